@@ -1,0 +1,55 @@
+"""What can run a turn. An agent in the loop, in a thread, in a process of its own or elsewhere
+is one thing to the runtime: `run` starts a turn, events come out by `Turn.emit`, `cancel`
+reaches a running turn."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.call import Call
+from gateway.pb import Event, SendMessageRequest, Task
+
+
+@dataclass(slots=True)
+class Turn:
+    """One run of the agent for one message. The runtime makes it; `emit` is the runtime's.
+
+    `request` is the agent's own copy; its message names `task_id` and `context_id`. `task` is a
+    copy of the task as it stands (the new message included), None on the first turn of a task.
+    """
+
+    call: Call
+    request: SendMessageRequest
+    task_id: str
+    context_id: str
+    task: Task | None = None
+    related: list[Task] = field(default_factory=list)
+    """The tasks that the message refers to, those that its caller may see."""
+
+    async def emit(self, event: Event) -> None:
+        """Hand an event over. Waits while too many of the turn's events are unsaved. The event
+        may be changed by the agent afterwards. After the end of the task events are dropped.
+        Raises `InvalidAgentResponseError` for an event that does not fit the turn."""
+        raise NotImplementedError
+
+
+class Agent(Protocol):
+    """Runs turns. `run` may be called many times at once, never twice at once for one task."""
+
+    name: str
+
+    async def start(self) -> None:
+        """Make ready; raises `AgentError` with a reason that an operator understands."""
+
+    async def stop(self) -> None:
+        """Give everything back; no turn is running any more."""
+
+    async def run(self, turn: Turn) -> None:
+        """Run one turn to its end. Is cancelled (asyncio) when the task is cancelled."""
+
+    async def cancel(self, turn: Turn) -> None:
+        """Called when the task of a turn is cancelled, once `run` has been cancelled too. May
+        emit. Also called for an interrupted task, whose last turn has ended."""
+
+
+class AgentError(Exception):
+    """The agent cannot be loaded or started; the text says why and what to do."""
