@@ -3,7 +3,7 @@ is one thing to the runtime: `run` starts a turn, events come out by `Turn.emit`
 reaches a running turn."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, Task
@@ -24,6 +24,11 @@ class Turn:
     task: Task | None = None
     related: list[Task] = field(default_factory=list)
     """The tasks that the message refers to, those that its caller may see."""
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """Memory of the context, shared by its turns until it has been idle for long."""
+        raise NotImplementedError
 
     async def emit(self, event: Event) -> None:
         """Hand an event over. Waits while too many of the turn's events are unsaved. The event

@@ -1,0 +1,529 @@
+"""A task in memory: its head, the tail of its log, its turns. The one writer of its events.
+
+Every change gets a version; `saved_version` is the last one that is stored. Nothing is shown
+before it is stored. One write per task is under way at a time; what comes meanwhile gathers into
+the next, so that all events that are ready together share one row of the store.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from gateway.call import Scope
+from gateway.errors import InternalError, InvalidAgentResponseError
+from gateway.ids import new_id
+from gateway.pb import (
+    Event,
+    Message,
+    Role,
+    SendMessageResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+from gateway.runtime.head import (
+    ARTIFACT_TAG,
+    STATUS_TAG,
+    TASK_TAG,
+    Head,
+    pack,
+    stamp,
+    status_event,
+)
+from gateway.runtime.turn import LiveTurn
+from gateway.store import LogEvent, StoreError, TaskRow, Write
+
+if TYPE_CHECKING:
+    from gateway.runtime.engine import Runtime
+
+logger = logging.getLogger(__name__)
+
+TAIL_EVENTS = 256
+TAIL_BYTES = 1 << 20
+"""How much of the stored log stays in memory for readers: at most twice as many events."""
+
+
+class LiveTask:
+    """One task while something is going on with it: a turn, a reader, a write."""
+
+    __slots__ = (
+        "_events_version",
+        "_flight_version",
+        "_flush_due",
+        "_in_flight",
+        "_is_snapshot_due",
+        "_is_status_due",
+        "_pending",
+        "_pending_bytes",
+        "_row_due",
+        "_row_ended",
+        "_tail_bytes",
+        "_waiters",
+        "context_id",
+        "created_us",
+        "head",
+        "id",
+        "is_broken",
+        "is_deleted",
+        "is_stored",
+        "queue",
+        "readers",
+        "runtime",
+        "saved_seq",
+        "saved_state",
+        "saved_version",
+        "scope",
+        "seq",
+        "snapshot_seq",
+        "tail",
+        "turn",
+        "version",
+    )
+
+    def __init__(self, runtime: "Runtime", scope: Scope, task_id: str, context_id: str) -> None:
+        self.runtime = runtime
+        self.scope = scope
+        self.id = task_id
+        self.context_id = context_id
+        self.head: Head | None = None
+        self.created_us = 0
+        self.turn: LiveTurn | None = None
+        self.queue: deque[LiveTurn] = deque()
+        self.readers = 0
+        self.is_stored = False
+        self.is_broken = False
+        """The store refused a write; the head is being brought back to what is stored."""
+        self.is_deleted = False
+        self.version = self.saved_version = 0
+        self.seq = self.saved_seq = self.snapshot_seq = 0
+        self.saved_state = 0
+        self.tail: list[LogEvent] = []
+        self._tail_bytes = 0
+        self._pending: list[LogEvent] = []
+        self._pending_bytes = 0
+        self._in_flight: Write | None = None
+        self._flight_version = 0
+        self._flush_due = False
+        self._is_status_due = self._is_snapshot_due = False
+        self._row_due: LiveTurn | None = None
+        self._row_ended = ""
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @classmethod
+    def from_row(cls, runtime: "Runtime", row: TaskRow, head: Head, seq: int) -> "LiveTask":
+        """A stored task back in memory; `head` includes all events up to `seq`."""
+        live = cls(runtime, row.scope, row.id, row.context_id)
+        live.restore(row, head, seq)
+        return live
+
+    def restore(self, row: TaskRow, head: Head, seq: int) -> None:
+        """Forget what is not stored and stand where the store stands."""
+        self.head = head
+        self.created_us = row.created_us
+        self.is_stored = True
+        self.seq = self.saved_seq = seq
+        self.snapshot_seq = row.snapshot_seq
+        self.saved_state = head.state
+        self.saved_version = self.version
+        self._drop_unsaved()
+
+    def _drop_unsaved(self) -> None:
+        self._pending = []
+        self._pending_bytes = 0
+        self._is_status_due = self._is_snapshot_due = False
+        self._row_due = None
+        self._row_ended = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the head, saved or not, has reached its end."""
+        return self.head is not None and self.head.is_terminal
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the task is stored in a terminal state."""
+        return self.is_terminal and self.saved_version == self.version
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing goes on any more, so that the task may leave memory."""
+        return (
+            self.turn is None
+            and not self.readers
+            and not self.queue
+            and self._in_flight is None
+            and not self._flush_due
+            and not self.is_broken
+        )
+
+    # -- events in ------------------------------------------------------------------------
+
+    def accept(self, turn: LiveTurn, event: Event) -> bool:
+        """Apply one event of the agent. True where the agent should wait for the store.
+        Raises `InvalidAgentResponseError` for an event that does not fit."""
+        if turn.is_closed or self.is_terminal:
+            self.runtime.note_dropped(turn, event)
+            return False
+        kind = type(event)
+        if kind is TaskArtifactUpdateEvent:
+            self._accept_artifact(turn, event)  # type: ignore[arg-type]
+        elif kind is TaskStatusUpdateEvent:
+            self._accept_status(turn, event)  # type: ignore[arg-type]
+        elif kind is Task:
+            self._accept_task(turn, event)  # type: ignore[arg-type]
+        elif kind is Message:
+            self._accept_reply(turn, event)  # type: ignore[arg-type]
+        else:
+            raise InvalidAgentResponseError(
+                f"an agent emits Task, Message, TaskStatusUpdateEvent or "
+                f"TaskArtifactUpdateEvent, not {kind.__name__}"
+            )
+        options = self.runtime.options
+        return (
+            len(self._pending) >= options.unsaved_events
+            or self._pending_bytes >= options.unsaved_bytes
+        )
+
+    def _accept_artifact(self, turn: LiveTurn, event: TaskArtifactUpdateEvent) -> None:
+        self._own_event(event)
+        artifact = event.artifact
+        if not artifact.artifact_id:
+            raise InvalidAgentResponseError("an artifact needs an artifact_id")
+        if not artifact.parts and not event.append:
+            raise InvalidAgentResponseError("an artifact needs at least one part")
+        body = self._body(event)
+        head = self.head or self._create(turn)
+        head.apply_artifact(event)
+        self._append(pack(ARTIFACT_TAG, body))
+
+    def _accept_status(self, turn: LiveTurn, event: TaskStatusUpdateEvent) -> None:
+        self._own_event(event)
+        status = event.status
+        if status.state == TaskState.TASK_STATE_UNSPECIFIED:
+            raise InvalidAgentResponseError("a status needs a state")
+        stamp(status)
+        if status.HasField("message"):
+            self._own_message(status.message)
+        body = self._body(event)
+        head = self.head or self._create(turn)
+        head.apply_status(event)
+        self._append(pack(STATUS_TAG, body))
+        self._note_status(turn)
+
+    def _accept_task(self, turn: LiveTurn, event: Task) -> None:
+        if not event.id:
+            event.id = self.id
+        if not event.context_id:
+            event.context_id = self.context_id
+        self._check_ids(event.id, event.context_id)
+        for message in event.history:
+            self._own_message(message)
+        if event.status.HasField("message"):
+            self._own_message(event.status.message)
+        if self.head is None:
+            self._body(event)
+            self._create(turn, event)
+            return
+        stamp(event.status)
+        is_new_status = self.head.apply_task(event)
+        self._append(pack(TASK_TAG, self.head.task.SerializeToString()))
+        if is_new_status:
+            self._note_status(turn)
+
+    def _accept_reply(self, turn: LiveTurn, event: Message) -> None:
+        if self.head is not None:
+            raise InvalidAgentResponseError(
+                "the turn has a task: put the message into a status update, not beside the task"
+            )
+        if not event.parts:
+            raise InvalidAgentResponseError("a message needs at least one part")
+        reply = SendMessageResponse()
+        reply.message.CopyFrom(event)
+        reply.message.role = Role.ROLE_AGENT
+        if not reply.message.message_id:
+            reply.message.message_id = new_id()
+        if not reply.message.context_id:
+            reply.message.context_id = self.context_id
+        # no task with this id will ever exist
+        reply.message.ClearField("task_id")
+        turn.reply = reply
+        self.end_turn(turn)
+
+    def _create(self, turn: LiveTurn, event: Task | None = None) -> Head:
+        """The task comes into being: from the agent's own Task, or around its first update."""
+        task = Task()
+        if event is not None:
+            task.CopyFrom(event)
+        task.id = self.id
+        task.context_id = self.context_id
+        message = turn.request.message
+        if all(m.message_id != message.message_id for m in task.history):
+            task.history.append(message)
+        if task.status.state == TaskState.TASK_STATE_UNSPECIFIED:
+            task.status.state = TaskState.TASK_STATE_SUBMITTED
+        stamp(task.status)
+        self.head = Head(task)
+        self.created_us = self.head.status_us
+        self._is_snapshot_due = True
+        self._append(pack(TASK_TAG, task.SerializeToString()))
+        self._note_status(turn)
+        return self.head
+
+    def _own_event(self, event: TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> None:
+        if not event.task_id:
+            event.task_id = self.id
+        if not event.context_id:
+            event.context_id = self.context_id
+        self._check_ids(event.task_id, event.context_id)
+
+    def _check_ids(self, task_id: str, context_id: str) -> None:
+        if task_id != self.id:
+            raise InvalidAgentResponseError(f"the event names task {task_id}, the turn is {self.id}")
+        if context_id != self.context_id:
+            raise InvalidAgentResponseError(
+                f"the event names context {context_id}, the turn's is {self.context_id}"
+            )
+
+    def _own_message(self, message: Message) -> None:
+        # what is in the task carries the task's ids (A2A 3.4.1), whatever the agent left out
+        message.task_id = self.id
+        message.context_id = self.context_id
+        if not message.message_id:
+            message.message_id = new_id()
+        if not message.role:
+            message.role = Role.ROLE_AGENT
+
+    def _body(self, event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> bytes:
+        body = event.SerializeToString()
+        limit = self.runtime.options.event_bytes
+        if len(body) > limit:
+            raise InvalidAgentResponseError(
+                f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
+            )
+        return body
+
+    def _append(self, payload: bytes) -> None:
+        self.seq += 1
+        self._pending.append(LogEvent(self.seq, payload))
+        self._pending_bytes += len(payload)
+        self._touch()
+
+    def _note_status(self, turn: LiveTurn | None) -> None:
+        self._is_status_due = True
+        head = self.head
+        assert head is not None
+        self.runtime.note_state(head.state)
+        if turn is None:
+            self._is_snapshot_due = True
+        elif head.is_settled:
+            # a turn whose task is settled needs no recovery: its record may go
+            self._is_snapshot_due = True
+            turn.settled_version = self.version
+            self._close_row(turn)
+        elif turn.settled_version:
+            turn.settled_version = 0
+            self._open_row(turn)
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def begin(self, turn: LiveTurn, *, is_row_stored: bool = False) -> None:
+        """Make `turn` the running one; its agent starts when its record is stored."""
+        self.turn = turn
+        if self.head is not None:
+            self.head.add_user_message(turn.request.message)
+            turn.task = Task()
+            turn.task.CopyFrom(self.head.task)
+            self._is_snapshot_due = True
+        if not is_row_stored:
+            self._row_due = turn
+        self._touch()
+        turn.begin_version = self.version
+        self._flush()
+
+    def end_turn(self, turn: LiveTurn) -> None:
+        """The turn gives no more events; called once its agent is done, or early."""
+        turn.is_closed = True
+        if turn.ended_version:
+            return
+        self._is_snapshot_due = self.head is not None
+        self._touch()
+        turn.ended_version = self.version
+        turn.end_seq = self.seq
+        self._close_row(turn)
+
+    def _close_row(self, turn: LiveTurn) -> None:
+        row = turn.row
+        if not row.is_open:
+            return
+        row.is_open = False
+        if row.key and turn.failure is None:
+            row.outcome = turn.reply.SerializeToString() if turn.reply is not None else b""
+            self._row_due = turn
+        elif self._row_due is turn:
+            # not stored yet, so there is nothing to drop
+            self._row_due = None
+        else:
+            self._row_ended = row.id
+
+    def _open_row(self, turn: LiveTurn) -> None:
+        turn.row.is_open = True
+        self._row_due = turn
+        if self._row_ended == turn.row.id:
+            self._row_ended = ""
+
+    def set_status(self, state: int, text: str, turn: LiveTurn | None = None) -> None:
+        """A status of the runtime's own; the task has to exist."""
+        event = status_event(state, self.id, self.context_id, text)
+        assert self.head is not None
+        self.head.apply_status(event)
+        self._append(pack(STATUS_TAG, event.SerializeToString()))
+        self._note_status(turn)
+
+    def fail(self, turn: LiveTurn, text: str) -> None:
+        """End the turn with a FAILED task, made for the purpose where there is none yet."""
+        if self.head is None:
+            self._create(turn)
+        if not self.is_terminal:
+            self.set_status(TaskState.TASK_STATE_FAILED, text, turn)
+        self.end_turn(turn)
+
+    # -- storing --------------------------------------------------------------------------
+
+    def _touch(self) -> None:
+        self.version += 1
+        if not self._flush_due and self._in_flight is None:
+            self._flush_due = True
+            self.runtime.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write what has changed, unless a write is under way: then it follows that one."""
+        self._flush_due = False
+        if self._in_flight is not None or self.saved_version == self.version or self.is_broken:
+            return
+        self._in_flight = Write(
+            self.scope,
+            self.id,
+            self._row() if self._is_status_due or self._is_snapshot_due else None,
+            self._pending,
+            self._row_due.row if self._row_due is not None else None,
+            self._row_ended,
+        )
+        self._flight_version = self.version
+        self._drop_unsaved()
+        self.runtime.journal.write(self._in_flight, self._saved)
+
+    def _row(self) -> TaskRow | None:
+        head = self.head
+        if head is None:
+            return None
+        snapshot = None
+        if self._is_snapshot_due:
+            snapshot = head.task.SerializeToString()
+            self.snapshot_seq = self.seq
+        return TaskRow(
+            self.scope,
+            self.id,
+            self.context_id,
+            head.state,
+            head.status_us,
+            self.created_us,
+            self.seq,
+            snapshot,
+            self.snapshot_seq,
+        )
+
+    def _saved(self, error: StoreError | None) -> None:
+        write, self._in_flight = self._in_flight, None
+        assert write is not None
+        if error is not None:
+            self.is_broken = True
+            self.runtime.repair(self, error)
+            return
+        self.saved_version = self._flight_version
+        if write.task is not None:
+            self.is_stored = True
+            self.saved_state = write.task.state
+        if write.events:
+            self._extend_tail(write.events)  # type: ignore[arg-type]
+        turn = self.turn
+        if turn is not None and not turn.is_running and turn.begin_version <= self.saved_version:
+            self.runtime.start_turn(turn)
+        self.wake()
+        if self.saved_version != self.version:
+            self._flush()
+        elif self.turn is None:
+            self.runtime.release(self)
+
+    def _extend_tail(self, events: list[LogEvent]) -> None:
+        tail = self.tail
+        tail.extend(events)
+        self.saved_seq = events[-1].seq
+        self._tail_bytes += sum(len(event.payload) for event in events)
+        if len(tail) > 2 * TAIL_EVENTS or self._tail_bytes > 2 * TAIL_BYTES:
+            self._trim_tail()
+
+    def _trim_tail(self) -> None:
+        tail = self.tail
+        keep, size = len(tail), 0
+        while keep and len(tail) - keep < TAIL_EVENTS and size < TAIL_BYTES:
+            keep -= 1
+            size += len(tail[keep].payload)
+        del tail[:keep]
+        self._tail_bytes = size
+
+    # -- waiting --------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let everything that waits on this task look again."""
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def changed(self) -> None:
+        """Wait for the next stored change."""
+        waiter: asyncio.Future[None] = self.runtime.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            # a waiter that gives up must not stay behind on a task that never changes
+            self._waiters.discard(waiter)
+
+    async def drained(self, turn: LiveTurn) -> None:
+        """Wait until the store has caught up with the agent."""
+        options = self.runtime.options
+        while not turn.is_closed and (
+            len(self._pending) >= options.unsaved_events
+            or self._pending_bytes >= options.unsaved_bytes
+        ):
+            await self.changed()
+
+    async def snapshot(self) -> Task:
+        """A copy of the task as it stands, once that is stored. Raises `InternalError` where it
+        could not be stored."""
+        while True:
+            head = self.head
+            assert head is not None
+            version = self.version
+            copy = Task()
+            copy.CopyFrom(head.task)
+            while self.saved_version < version and not self.is_broken:
+                await self.changed()
+            if not self.is_broken:
+                return copy
+            while self.is_broken:
+                await self.changed()
+            if self.turn is not None and self.turn.failure is not None:
+                raise InternalError("The task could not be stored; try again")
+
+    def tail_after(self, seq: int) -> list[LogEvent] | None:
+        """Stored events above `seq` that are in memory; None where older ones must be read."""
+        if seq >= self.saved_seq:
+            return []
+        tail = self.tail
+        if not tail or tail[0].seq > seq + 1:
+            return None
+        return tail[seq + 1 - tail[0].seq :]

@@ -1,0 +1,86 @@
+"""One turn as the runtime sees it: the agent's side (`emit`) and its marks in the task's life."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from gateway.agents import Turn
+from gateway.call import Call
+from gateway.pb import Event, SendMessageRequest, SendMessageResponse, Task
+from gateway.store import TurnRow
+
+if TYPE_CHECKING:
+    from gateway.runtime.live import LiveTask
+
+
+class LiveTurn(Turn):
+    """A turn that waits, runs or has just ended. Versions count the changes of its task (see
+    `LiveTask`); a mark of 0 is not reached yet."""
+
+    __slots__ = (
+        "begin_version",
+        "end_seq",
+        "ended_version",
+        "failure",
+        "is_cancelling",
+        "is_closed",
+        "is_running",
+        "live",
+        "reply",
+        "row",
+        "run_task",
+        "settled_version",
+    )
+
+    def __init__(
+        self,
+        call: Call,
+        request: SendMessageRequest,
+        live: "LiveTask",
+        row: TurnRow,
+        related: list[Task],
+    ) -> None:
+        Turn.__init__(self, call, request, live.id, live.context_id, None, related)
+        self.live = live
+        self.row = row
+        self.begin_version = 0
+        """The change that must be stored before the agent starts."""
+        self.settled_version = 0
+        """The change by which the task became terminal or interrupted in this turn."""
+        self.ended_version = 0
+        """The change by which the turn ended."""
+        self.end_seq = 0
+        """The last event of the turn, once it has ended."""
+        self.reply: SendMessageResponse | None = None
+        """The direct answer, where the agent gave one instead of a task."""
+        self.failure: BaseException | None = None
+        """Why there is no answer at all."""
+        self.is_running = False
+        self.is_closed = False
+        """Events are dropped from now on."""
+        self.is_cancelling = False
+        self.run_task: asyncio.Task[None] | None = None
+
+    async def emit(self, event: Event) -> None:
+        live = self.live
+        if live.accept(self, event):
+            await live.drained(self)
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """The context's own memory, shared by its turns until it has been idle for long."""
+        return self.live.runtime.contexts.session(self.live.scope, self.context_id)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a blocking send may return: terminal, interrupted, ended or failed, and stored."""
+        if self.failure is not None:
+            return True
+        saved = self.live.saved_version
+        return 0 < self.settled_version <= saved or 0 < self.ended_version <= saved
+
+    @property
+    def has_started_task(self) -> bool:
+        """Whether `returnImmediately` may return: the task exists and holds the message."""
+        return self.has_answer or (
+            self.live.is_stored and 0 < self.begin_version <= self.live.saved_version
+        )
