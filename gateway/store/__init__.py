@@ -63,8 +63,10 @@ class TurnRow:
 
 @dataclass(slots=True)
 class Write:
-    """What one task wants stored together. `events` belong to (`scope`, `task_id`) and follow
-    the stored log without a gap; all of them may share one row of the store."""
+    """What one task wants stored together, applied in the order of the fields. `events` belong
+    to (`scope`, `task_id`) and follow the stored log without a gap; all of them may share one row
+    of the store. Events, and a row without a snapshot, of a task that is not stored are refused:
+    a task that retention took does not come back."""
 
     scope: Scope
     task_id: str
@@ -100,11 +102,17 @@ class Page(NamedTuple):
 
 
 class StoreError(Exception):
-    """The store did not do what was asked; nothing of the commit was stored."""
+    """The store did not do what was asked; nothing of the commit was stored. The text is for
+    operators and holds no content of a task."""
 
 
 class KeyConflictError(StoreError):
     """A turn with the same scope and idempotency key exists under another id."""
+
+    def __init__(self, writes: tuple[int, ...]) -> None:
+        super().__init__("Another turn holds this idempotency key")
+        self.writes = writes
+        """Places in the commit of the writes in conflict; the others can be committed again."""
 
 
 class StateInUseError(StoreError):
@@ -125,7 +133,8 @@ class Store(Protocol):
         """Give it back; a second call does nothing."""
 
     async def commit(self, writes: Sequence[Write]) -> None:
-        """Store all of them or none; durable when it returns."""
+        """Store all of them or none; durable when it returns. One write that is refused refuses
+        them all: commit them one by one to find it."""
 
     async def task(self, scope: Scope, task_id: str) -> TaskRow | None:
         """One task."""
@@ -153,15 +162,17 @@ class Store(Protocol):
     ) -> list[tuple[Scope, str]]:
         """Delete up to `limit` tasks in a terminal state with their events and ended turns:
         those whose status is older than `before_us`, and the oldest beyond `keep` finished tasks
-        in all. Also ended turns older than `before_us` that have no task. Returns the tasks."""
+        in all. Tasks with an open turn are spared. Also ended turns older than `before_us` that
+        have no task. Returns the tasks; commits may run in between."""
 
     async def ping(self) -> None:
         """Raise `StoreError` where the store does not answer."""
 
 
-def open_store(url: str) -> Store:
-    """The store for a URL: `memory:` or `sqlite:///PATH`. Raises `ValueError` that says which
-    forms there are."""
+def open_store(url: str, *, owner: str = "") -> Store:
+    """The store for a URL: `memory:` or `sqlite:///PATH`. `owner` is what a second process is
+    told of the one that holds the store, such as its address. Raises `ValueError` that says
+    which forms there are."""
     if url == "memory:":
         from gateway.store.memory import MemoryStore
 
@@ -169,5 +180,5 @@ def open_store(url: str) -> Store:
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         from gateway.store.sqlite import SqliteStore
 
-        return SqliteStore(url.removeprefix("sqlite://"))
+        return SqliteStore(url.removeprefix("sqlite://"), owner=owner)
     raise ValueError(f"store {url!r} is not known; use memory: or sqlite:///PATH")
