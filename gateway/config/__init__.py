@@ -1,0 +1,48 @@
+"""The configuration of every process: one typed model from file, environment and flags."""
+
+from gateway.config.loading import ConfigError, load
+from gateway.config.model import (
+    Access,
+    Agent,
+    ApiKey,
+    Basic,
+    Config,
+    Contexts,
+    GrpcDoor,
+    HttpDoor,
+    Limits,
+    Link,
+    Logs,
+    Metrics,
+    Retention,
+    Tls,
+    Token,
+    Transports,
+)
+from gateway.config.values import Address, Secret
+from gateway.config.wire import from_wire, to_wire
+
+__all__ = [
+    "Access",
+    "Address",
+    "Agent",
+    "ApiKey",
+    "Basic",
+    "Config",
+    "ConfigError",
+    "Contexts",
+    "GrpcDoor",
+    "HttpDoor",
+    "Limits",
+    "Link",
+    "Logs",
+    "Metrics",
+    "Retention",
+    "Secret",
+    "Tls",
+    "Token",
+    "Transports",
+    "from_wire",
+    "load",
+    "to_wire",
+]
