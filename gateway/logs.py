@@ -1,0 +1,121 @@
+"""Logs of every process: lines on stderr, as text or as JSON, with call and task ids.
+
+A line that the level leaves out costs one comparison. Ids travel in a context variable, so that
+whoever logs need not know them. Secrets are taken out when a line is written: those that are
+registered, and whatever follows `Bearer` or `Basic`.
+"""
+
+import contextvars
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+_CREDENTIALS = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/=]{4,}", re.IGNORECASE)
+_LEAST_SECRET = 4
+"""Shorter secrets are not looked for: they would blank out half of the words of every line."""
+
+
+class Ids(NamedTuple):
+    """What a line belongs to; empty where it belongs to none."""
+
+    call: str = ""
+    task: str = ""
+
+
+_NO_IDS = Ids()
+ids: contextvars.ContextVar[Ids] = contextvars.ContextVar("ids", default=_NO_IDS)
+"""Set by whoever starts a call or a turn, in the context that it runs in."""
+
+
+class _Redaction:
+    """Takes secrets out of a text."""
+
+    def __init__(self) -> None:
+        self._known: re.Pattern[str] | None = None
+        self._secrets: set[str] = set()
+
+    def add(self, secrets: Iterable[str]) -> None:
+        self._secrets.update(s for s in secrets if len(s) >= _LEAST_SECRET)
+        # the longest first: one secret may begin with another
+        longest_first = sorted(self._secrets, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if self._secrets else None
+
+    def apply(self, text: str) -> str:
+        text = _CREDENTIALS.sub(r"\1 ***", text)
+        return self._known.sub("***", text) if self._known else text
+
+
+_redaction = _Redaction()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Take these texts out of every line that is written from now on."""
+    _redaction.add(secrets)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T10:00:00.123Z INFO core[17] gateway.server: text call=.. task=..`"""
+
+    def __init__(self, process: str):
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, or more where there is a traceback."""
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        line = (
+            f"{_stamp(record.created)} {record.levelname} {self._process}[{record.process}] "
+            f"{record.name}: {message}"
+        )
+        for name, value in zip(Ids._fields, ids.get(), strict=True):
+            if value:
+                line += f" {name}={value}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return _redaction.apply(line)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def __init__(self, process: str):
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, tracebacks inside."""
+        entry: dict[str, Any] = {
+            "time": _stamp(record.created),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "pid": record.process,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {name: value for name, value in ids.get()._asdict().items() if value}
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return _redaction.apply(json.dumps(entry, ensure_ascii=False, default=str))
+
+
+def _stamp(created: float) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
+    return f"{whole}.{int(created % 1 * 1000):03d}Z"
+
+
+def setup(level: str, form: str, process: str) -> None:
+    """Send the lines of this process, named `process` in each, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(process) if form == "json" else TextFormatter(process))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # nobody reads these, and each costs a look at the stack or the system
+    logging.logThreads = False
+    logging.logMultiprocessing = False
+    for noisy in ("asyncio", "grpc", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
