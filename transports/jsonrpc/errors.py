@@ -1,0 +1,99 @@
+"""Failures as JSON: the error object of JSON-RPC (A2A 9.5) and the details that REST shares.
+
+Renders `gateway.errors.Failure` and decides nothing: codes and reasons come from its table.
+`failure_from` reads an error object back, for the clients of our own wires.
+"""
+
+import re
+from typing import Any
+
+from gateway.errors import BY_REASON, TABLE, Failure, Row
+
+_TYPE = "type.googleapis.com/google.rpc."
+
+STANDARD_TEXTS = {
+    -32700: "Invalid JSON payload",
+    -32600: "Request payload validation error",
+    -32601: "Method not found",
+    -32602: "Invalid parameters",
+    -32603: "Internal error",
+}
+"""First words of the messages of JSON-RPC's own codes (A2A 9.5)."""
+
+_BY_NUMBER = {row.jsonrpc: row for row in TABLE}
+_WORD_BREAK = re.compile(r"_([a-z0-9])")
+
+
+def json_path(path: str) -> str:
+    """A field path in JSON's spelling: `message.message_id` becomes `message.messageId`."""
+    return _WORD_BREAK.sub(lambda found: found[1].upper(), path)
+
+
+def message_text(failure: Failure) -> str:
+    """The failure's message, fields in JSON's spelling, after the standard text of its code."""
+    text = failure.message
+    if failure.violations:
+        text = "; ".join(f"{json_path(name)}: {reason}" for name, reason in failure.violations[:16])
+    standard = STANDARD_TEXTS.get(failure.row.jsonrpc)
+    if standard and not text.startswith(standard):
+        text = f"{standard}: {text}" if text else standard
+    # texts of agents and stores may hold what JSON cannot carry
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def details(failure: Failure) -> list[dict[str, Any]]:
+    """Typed details as ProtoJSON `Any` objects, ErrorInfo first."""
+    shown: list[dict[str, Any]] = []
+    for detail in failure.details():
+        match detail.DESCRIPTOR.name:
+            case "ErrorInfo":
+                value: dict[str, Any] = {"reason": detail.reason, "domain": detail.domain}
+                if detail.metadata:
+                    value["metadata"] = dict(detail.metadata)
+            case "BadRequest":
+                value = {
+                    "fieldViolations": [
+                        {"field": json_path(v.field), "description": v.description}
+                        for v in detail.field_violations
+                    ]
+                }
+            case "RetryInfo":
+                value = {"retryDelay": detail.retry_delay.ToJsonString()}
+            case name:
+                raise NotImplementedError(f"no JSON form for the detail {name}")
+        shown.append({"@type": _TYPE + detail.DESCRIPTOR.name, **value})
+    return shown
+
+
+def error_object(failure: Failure) -> dict[str, Any]:
+    """The `error` member of a JSON-RPC response."""
+    return {
+        "code": failure.row.jsonrpc,
+        "message": message_text(failure),
+        "data": details(failure),
+    }
+
+
+def failure_from(error: Any, row: Row | None = None) -> Failure:
+    """Back from an error object of JSON-RPC, or of REST, which gives its own `row` to fall back
+    on. An object without our ErrorInfo is judged by its number."""
+    if not isinstance(error, dict):
+        error = {}
+    info: dict[str, str] = {}
+    violations: tuple[tuple[str, str], ...] = ()
+    retry_after = None
+    found = row or _BY_NUMBER.get(error.get("code", 0), BY_REASON["INTERNAL_ERROR"])
+    for detail in error.get("data") or error.get("details") or ():
+        match detail.get("@type", "").removeprefix(_TYPE):
+            case "ErrorInfo":
+                found = BY_REASON.get(detail.get("reason", ""), found)
+                info = dict(detail.get("metadata", {}))
+            case "BadRequest":
+                violations = tuple(
+                    (v.get("field", ""), v.get("description", ""))
+                    for v in detail.get("fieldViolations", ())
+                )
+            case "RetryInfo":
+                retry_after = float(detail.get("retryDelay", "0s").rstrip("s"))
+    challenges = tuple(filter(None, info.pop("challenges", "").split(", ")))
+    return Failure(found, str(error.get("message", "")), info, violations, challenges, retry_after)
