@@ -1,0 +1,182 @@
+"""The servers under test as processes: ours (`a2a-gateway serve`, with its defaults) and the
+peer, each on free ports and with a fresh directory; and what their memory is.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+AGENT = "benchmarks.agents:BenchExecutor"
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+class ServerError(Exception):
+    """A server did not start; the text holds its output."""
+
+
+@dataclass(slots=True)
+class Server:
+    """A server that answers. Ports are on 127.0.0.1."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    grpc: int
+    http: int
+
+    def processes(self) -> list[psutil.Process]:
+        """The process that was started and everything below it."""
+        parent = psutil.Process(self.process.pid)
+        return [parent, *parent.children(recursive=True)]
+
+    def pss_bytes(self) -> int:
+        """Proportional set size of all: shared pages are counted once between them."""
+        return sum(process.memory_full_info().pss for process in self.processes())
+
+    def rss_bytes(self) -> int:
+        """Resident set size of all."""
+        return sum(process.memory_info().rss for process in self.processes())
+
+    def output(self) -> str:
+        """The end of what it printed."""
+        return (self.directory / "output").read_text(errors="replace")[-4000:]
+
+
+@contextmanager
+def ours(
+    store: str = "sqlite", *, command: Sequence[str] = (), arguments: Sequence[str] = ()
+) -> Iterator[Server]:
+    """The product with its defaults, store `sqlite` or `memory`. `command` replaces `a2a-gateway`
+    by another program that takes the same arguments."""
+    grpc, http = _free_port(), _free_port()
+    argv = [
+        *(command or [sys.executable, "-m", "gateway.cli"]),
+        "serve",
+        *("--agent", AGENT),
+        *("--transport", f"grpc=127.0.0.1:{grpc}"),
+        *("--transport", f"http=127.0.0.1:{http}"),
+        *arguments,
+    ]
+    with _directory() as directory:
+        argv += ["--state-dir", str(directory / "state")]
+        argv += ["--store", "memory:" if store == "memory" else f"sqlite:///{directory}/tasks.db"]
+        process = _start(argv, directory)
+        server = Server(process, directory, grpc, http)
+        with _ended(process):
+            _wait(server, lambda: _is_healthy(http) and _accepts(grpc))
+            yield server
+
+
+@contextmanager
+def peer(store: str = "memory") -> Iterator[Server]:
+    """The SDK's server, store `memory` or `sqlite`."""
+    with _directory() as directory:
+        arguments = ["--sqlite", str(directory / "tasks.db")] if store == "sqlite" else []
+        with _peer(directory, arguments) as server:
+            yield server
+
+
+@contextmanager
+def bare() -> Iterator[Server]:
+    """A grpc.aio handler that returns a constant."""
+    with _directory() as directory, _peer(directory, ["--bare"]) as server:
+        yield server
+
+
+@contextmanager
+def _peer(directory: Path, arguments: Sequence[str]) -> Iterator[Server]:
+    process = _start([sys.executable, "-m", "benchmarks.peer", *arguments], directory)
+    server = Server(process, directory, 0, 0)
+    with _ended(process):
+        _wait(server, lambda: "}" in server.output())
+        line = next(line for line in server.output().splitlines() if line.startswith("{"))
+        ports = json.loads(line)
+        server.grpc, server.http = ports["grpc"], ports.get("http", 0)
+        yield server
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """On the disk of the checkout: a memory file system would make syncing free."""
+    parent = ROOT / "benchmarks" / ".state"
+    parent.mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(argv: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
+    # Output goes to a file: a pipe would make the load generator read logs.
+    with (directory / "output").open("wb") as output:
+        return subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True) if _runs(process) else []
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for child in below:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is None
+
+
+def _wait(server: Server, is_ready: Callable[[], bool]) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not is_ready():
+        if not _runs(server.process) or time.monotonic() > end:
+            raise ServerError(f"{server.process.args!r} did not start:\n{server.output()}")
+        time.sleep(0.05)
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as tried:
+            tried.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            return tried.recv(64).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        port: int = tried.getsockname()[1]
+        return port
