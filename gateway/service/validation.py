@@ -1,0 +1,187 @@
+"""The rules that a request's fields keep, whatever door it came by.
+
+A2A 5.7 (required fields), 3.2.4 (history length); ids as documented for this gateway. Field paths
+are in the JSON spelling at every door. Pure: values in, exceptions out.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.errors import MAX_VIOLATIONS, InvalidParamsError, ValidationError
+from gateway.pb import (
+    ListTasksRequest,
+    Message,
+    ProtoMessage,
+    Role,
+    SendMessageRequest,
+    TaskState,
+    Timestamp,
+)
+from gateway.service.rules import Rules
+
+MAX_ID_LENGTH = 128
+MAX_TENANT_LENGTH = 128
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 100
+
+_ROLE_USER = int(Role.ROLE_USER)
+_STATES = frozenset(TaskState.values())
+
+_is_id = re.compile(r"[A-Za-z0-9_.:-]{1,128}").fullmatch
+_ID_RULE = f"must be 1 to {MAX_ID_LENGTH} letters, digits or any of _ . : -"
+
+_looks_non_finite = re.compile(rb"\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL).search
+"""Finds every NaN and infinity of a serialized Value (field 2, a little-endian double whose
+exponent bits are all set), and now and then something else."""
+
+# google.protobuf.Timestamp holds years 1 to 9999
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
+
+Violations = list[tuple[str, str]]
+
+
+def check_id(place: str, value: str) -> None:
+    """Refuse what cannot be an id."""
+    if not _is_id(value):
+        raise ValidationError((place, _id_reason(value)))
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse a tenant that cannot be a part of keys, paths and logs."""
+    if len(tenant) > MAX_TENANT_LENGTH or not tenant.isprintable():
+        raise ValidationError(
+            ("tenant", f"must be at most {MAX_TENANT_LENGTH} printable characters")
+        )
+
+
+def check_size(size: int, limit: int) -> None:
+    """Refuse a request that is too large; the limit is the same at every door."""
+    if size > limit:
+        raise InvalidParamsError(
+            f"The request has {size} bytes, the limit is {limit} bytes of serialized protobuf; "
+            "send large content as a url"
+        )
+
+
+def check_numbers(request: ProtoMessage, raw: bytes) -> None:
+    """Refuse NaN and infinities in free-form values: protobuf can carry them, JSON cannot, and
+    a task that holds one could not be read at the JSON doors."""
+    if _looks_non_finite(raw):
+        for place in _non_finite(request, ""):
+            raise ValidationError((place, "holds NaN or an infinity; JSON has no such numbers"))
+
+
+def check_send(request: SendMessageRequest, rules: Rules) -> None:
+    """Check a message and its configuration."""
+    if not request.HasField("message"):
+        raise ValidationError(("message", "is required"))
+    message = request.message
+    wrong: Violations = []
+    if not message.message_id:
+        wrong.append(("message.messageId", "is required; give each message an id of its own"))
+    if message.role != _ROLE_USER:
+        wrong.append(("message.role", _role_reason(message.role)))
+    if message.task_id and not _is_id(message.task_id):
+        wrong.append(("message.taskId", _id_reason(message.task_id)))
+    if message.context_id and not _is_id(message.context_id):
+        wrong.append(("message.contextId", _id_reason(message.context_id)))
+    for index, reference in enumerate(message.reference_task_ids):
+        if not _is_id(reference):
+            wrong.append((f"message.referenceTaskIds[{index}]", _id_reason(reference)))
+    has_types = _check_parts(message, wrong)
+    has_configuration = request.HasField("configuration")
+    if has_configuration and request.configuration.history_length < 0:
+        wrong.append(("configuration.historyLength", "must be 0 or more"))
+    if wrong:
+        raise ValidationError(*wrong[:MAX_VIOLATIONS])
+    if has_types:
+        _check_types(message, rules)
+    if has_configuration and (accepted := request.configuration.accepted_output_modes):
+        rules.check_accepted(accepted)
+
+
+def _check_parts(message: Message, wrong: Violations) -> bool:
+    """Whether any part names a media type."""
+    parts = message.parts
+    if not parts:
+        wrong.append(("message.parts", "must hold at least one part"))
+    has_types = False
+    for index, part in enumerate(parts):
+        if part.WhichOneof("content") is None:
+            wrong.append(
+                (f"message.parts[{index}]", "needs exactly one of text, raw, url and data")
+            )
+        if part.media_type:
+            has_types = True
+    return has_types
+
+
+def _check_types(message: Message, rules: Rules) -> None:
+    for index, part in enumerate(message.parts):
+        if part.media_type:
+            rules.check_input(part.media_type, f"message.parts[{index}].mediaType")
+
+
+def check_history_length(length: int) -> None:
+    """Refuse a negative number of messages (A2A 3.2.4)."""
+    if length < 0:
+        raise ValidationError(("historyLength", "must be 0 or more"))
+
+
+def check_list(request: ListTasksRequest) -> None:
+    """Check the filters and the page size (A2A 3.1.4)."""
+    wrong: Violations = []
+    if request.context_id and not _is_id(request.context_id):
+        wrong.append(("contextId", _id_reason(request.context_id)))
+    if request.status not in _STATES:
+        wrong.append(("status", f"{int(request.status)} is no task state"))
+    if request.HasField("page_size") and not 1 <= request.page_size <= MAX_PAGE_SIZE:
+        wrong.append(("pageSize", f"must be 1 to {MAX_PAGE_SIZE}"))
+    if request.history_length < 0:
+        wrong.append(("historyLength", "must be 0 or more"))
+    if request.HasField("status_timestamp_after") and not _is_time(request.status_timestamp_after):
+        wrong.append(("statusTimestampAfter", "must be a time of the years 1 to 9999"))
+    if wrong:
+        raise ValidationError(*wrong)
+
+
+def _is_time(time: Timestamp) -> bool:
+    return _FIRST_SECOND <= time.seconds <= _LAST_SECOND and 0 <= time.nanos < 1_000_000_000
+
+
+def _id_reason(value: str) -> str:
+    return "is required" if not value else _ID_RULE
+
+
+def _role_reason(role: int) -> str:
+    if role == Role.ROLE_AGENT:
+        return "must be ROLE_USER: ROLE_AGENT is for what the agent says"
+    return "must be ROLE_USER" if role else "is required; send ROLE_USER"
+
+
+def _non_finite(message: ProtoMessage, place: str) -> Iterator[str]:
+    """Paths of the values that hold a number JSON cannot."""
+    for field, value in message.ListFields():
+        if field.name == "number_value" and not math.isfinite(value):
+            yield place
+        if field.message_type is not None:
+            yield from _non_finite_inside(field, value, place)
+
+
+def _non_finite_inside(field: Any, value: Any, place: str) -> Iterator[str]:
+    if field.message_type.GetOptions().map_entry:
+        # a Struct: the path ends at the field that holds it
+        for item in value.values():
+            yield from _non_finite(item, place)
+        return
+    inside = field.containing_type.full_name.startswith("google.protobuf.")
+    if not inside:
+        place = f"{place}.{field.json_name}" if place else field.json_name
+    if isinstance(value, ProtoMessage):
+        yield from _non_finite(value, place)
+        return
+    for index, item in enumerate(value):
+        yield from _non_finite(item, place if inside else f"{place}[{index}]")
