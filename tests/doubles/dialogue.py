@@ -3,23 +3,25 @@
 Written against the SDK's public interface alone, so that the SDK's own server and the gateway
 can both run it. `hello`: one artifact, completed. `count N`: N chunks of one artifact,
 completed. `ask`: asks for a colour; the answer completes the task. `wait`: works until it is
-cancelled. `later`: works until a file of the name that follows exists, then streams and
-completes. `direct`: answers with a Message. `reject`: rejects. `crash`: raises.
+cancelled. `later NAME`: works until a `release NAME` comes, then streams and completes.
+`direct`: answers with a Message. `reject`: rejects. `crash`: raises.
 """
 
 import asyncio
-from pathlib import Path
+from collections import defaultdict
 
+from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Message, Part, Role, Task, TaskState, TaskStatus
-
-POLL_INTERVAL = 0.02
+from a2a.types import Message, Part, Role, TaskState
 
 
 class DialogueExecutor(AgentExecutor):
     """Runs one turn by the first word of the message."""
+
+    def __init__(self) -> None:
+        self._released: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         task = context.current_task
@@ -28,12 +30,8 @@ class DialogueExecutor(AgentExecutor):
             await event_queue.enqueue_event(_message("a direct answer"))
             return
         if task is None:
-            task = Task(
-                id=context.task_id,
-                context_id=context.context_id,
-                status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
-                history=[context.message],
-            )
+            assert context.message is not None
+            task = new_task_from_user_message(context.message)
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
@@ -42,7 +40,7 @@ class DialogueExecutor(AgentExecutor):
             await self._start(updater, *text.split(maxsplit=1))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
         await updater.cancel(updater.new_agent_message([Part(text="stopped")]))
 
     async def _start(self, updater: TaskUpdater, word: str, rest: str = "") -> None:
@@ -58,8 +56,11 @@ class DialogueExecutor(AgentExecutor):
                 await asyncio.Event().wait()
             case "later":
                 await updater.start_work()
-                await _exists(Path(rest))
+                await self._released[rest].wait()
                 await self._count(updater, 3)
+            case "release":
+                self._released[rest].set()
+                await updater.complete()
             case "reject":
                 await updater.reject(updater.new_agent_message([Part(text="not this")]))
             case "crash":
@@ -87,8 +88,3 @@ class DialogueExecutor(AgentExecutor):
 
 def _message(text: str) -> Message:
     return Message(message_id="direct-1", role=Role.ROLE_AGENT, parts=[Part(text=text)])
-
-
-async def _exists(path: Path) -> None:
-    while not path.exists():
-        await asyncio.sleep(POLL_INTERVAL)

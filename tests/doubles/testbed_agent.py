@@ -5,10 +5,11 @@ Its push and subscribe contracts need a task that runs for one to three seconds.
 
 import asyncio
 
+from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Part, Task, TaskState, TaskStatus
+from a2a.types import Part
 
 WORK_SECONDS = 1.5
 
@@ -19,12 +20,8 @@ class WorkingExecutor(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         task = context.current_task
         if task is None:
-            task = Task(
-                id=context.task_id,
-                context_id=context.context_id,
-                status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
-                history=[context.message],
-            )
+            assert context.message is not None
+            task = new_task_from_user_message(context.message)
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         await updater.start_work()
@@ -36,4 +33,4 @@ class WorkingExecutor(AgentExecutor):
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+        await TaskUpdater(event_queue, context.task_id or "", context.context_id or "").cancel()

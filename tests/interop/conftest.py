@@ -1,7 +1,6 @@
 """The servers that the interop tests talk to: the gateway, as processes."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 
 import pytest

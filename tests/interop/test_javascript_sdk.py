@@ -46,15 +46,9 @@ def node(what: str, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="session", params=["JSONRPC", "HTTP+JSON", "GRPC"])
-def steps(
-    request: pytest.FixtureRequest,
-    dialogue: Addresses,
-    packages: None,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, Json]:
+def steps(request: pytest.FixtureRequest, dialogue: Addresses, packages: None) -> dict[str, Json]:
     """What each step of the dialogue told, for one binding."""
-    scratch = tmp_path_factory.mktemp("js")
-    lines = node("the dialogue", "dialogue.mjs", request.param, dialogue.http, str(scratch))
+    lines = node("the dialogue", "dialogue.mjs", request.param, dialogue.http)
     told = [json.loads(line) for line in lines.splitlines()]
     values = {step["step"]: step for step in told}
     assert values["binding"]["value"] == request.param

@@ -5,10 +5,9 @@ its users run it: core and adapter as processes, addresses read from its card.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import httpx
@@ -271,10 +270,10 @@ def test_cancel_reaches_the_agent(dialogue: Addresses, binding: str) -> None:
 
 
 def test_subscribers_get_the_task_and_then_the_same_events(
-    dialogue: Addresses, binding: str, tmp_path: Path
+    dialogue: Addresses, binding: str
 ) -> None:
     """S71, S73, R16, R18: two subscribers, one that left before, equal events to the end."""
-    gate = tmp_path / "go"
+    gate = uuid.uuid4().hex
 
     async def body() -> None:
         async with (
@@ -285,11 +284,11 @@ def test_subscribers_get_the_task_and_then_the_same_events(
             subscribe = SubscribeToTaskRequest(id=task.id)
             leaver = client.subscribe(subscribe)
             assert (await anext(leaver)).task.id == task.id
-            await leaver.aclose()
+            await cast("AsyncGenerator[StreamResponse]", leaver).aclose()
             readers = [client.subscribe(subscribe) for _ in range(2)]
             for reader in readers:
                 assert (await anext(reader)).task.id == task.id
-            gate.touch()
+            await send(sender, request(f"release {gate}"))
             seen = [[event async for event in reader] for reader in readers]
             assert seen[0] == seen[1]
             ends = seen[0][-1].status_update.status.state

@@ -1,10 +1,9 @@
 // A whole dialogue of the JavaScript SDK with a gateway, over one binding.
 //
-//   node dialogue.mjs BINDING BASE_URL SCRATCH_FOLDER
+//   node dialogue.mjs BINDING BASE_URL
 //
 // Prints one line of JSON for each step, in ProtoJSON; the test that runs it asserts. A step that
 // throws is told as the name of the error's class. Needs an agent of tests/doubles/dialogue.py.
-import { writeFileSync } from "node:fs";
 import { randomUUID } from "node:crypto";
 import {
   AgentCard,
@@ -28,7 +27,7 @@ import {
 } from "@a2a-js/sdk/client";
 import { GrpcTransportFactory } from "@a2a-js/sdk/client/grpc";
 
-const [binding, baseUrl, scratch] = process.argv.slice(2);
+const [binding, baseUrl] = process.argv.slice(2);
 
 const card = await new DefaultAgentCardResolver().resolve(baseUrl);
 const factory = new ClientFactory({
@@ -133,7 +132,7 @@ const waiting = await tell("send at once", () => send("wait", {}, { returnImmedi
 await tell("cancel", () => cancel(waiting.task.id));
 await tell("cancel again", () => cancel(waiting.task.id));
 
-const gate = `${scratch}/go`;
+const gate = randomUUID();
 const later = await tell("send for later", () =>
   send(`later ${gate}`, {}, { returnImmediately: true }),
 );
@@ -143,7 +142,7 @@ await tell("subscribe", async () => {
   await leaver.return();
   const readers = [subscribe(later.task.id), subscribe(later.task.id)];
   const starts = await Promise.all(readers.map((reader) => reader.next()));
-  writeFileSync(gate, "");
+  await send(`release ${gate}`);
   const rests = await Promise.all(readers.map(collect));
   return starts.map((start, index) => [StreamResponse.toJSON(start.value), ...rests[index]]);
 });
