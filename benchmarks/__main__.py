@@ -84,8 +84,8 @@ def _run(scenario: Scenario, settings: Settings, runs: int) -> Result | None:
     try:
         for number in range(runs):
             click.echo(f"{scenario.name}: run {number + 1} of {runs} ...", err=True)
-            ours = _measure(scenario.ours, settings)
-            peer = _measure(scenario.peer, settings) if scenario.peer else None
+            ours = measured(scenario.ours, settings)
+            peer = measured(scenario.peer, settings) if scenario.peer else None
             result.runs.append((ours, peer))
             if ours.generator_share > BUSY_GENERATOR:
                 click.echo("  the load generator was busy: it may be the limit", err=True)
@@ -95,7 +95,8 @@ def _run(scenario: Scenario, settings: Settings, runs: int) -> Result | None:
     return result
 
 
-def _measure(measure: Measure, settings: Settings) -> Figure:
+def measured(measure: Measure, settings: Settings) -> Figure:
+    """One measurement, in an event loop of its own."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
         async def awaited() -> Figure:

@@ -22,6 +22,9 @@ AGENT = "benchmarks.agents:BenchExecutor"
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
+watchers: "list[Callable[[Server], None]]" = []
+"""Told of each server once it answers; the profiler is one."""
+
 
 class ServerError(Exception):
     """A server did not start; the text holds its output."""
@@ -159,6 +162,8 @@ def _wait(server: Server, is_ready: Callable[[], bool]) -> None:
         if not _runs(server.process) or time.monotonic() > end:
             raise ServerError(f"{server.process.args!r} did not start:\n{server.output()}")
         time.sleep(0.05)
+    for watcher in watchers:
+        watcher(server)
 
 
 def _accepts(port: int) -> bool:
