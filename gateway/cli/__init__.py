@@ -1,0 +1,8 @@
+"""The command line. Importing it costs nothing: each command loads what it runs."""
+
+
+def main() -> None:
+    """The console script `a2a-gateway`."""
+    from gateway.cli.commands import cli
+
+    cli()

@@ -1,0 +1,62 @@
+"""What `serve` prints once everything is open: each door, and one line to try it."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+MESSAGE = '{"message":{"messageId":"1","role":"ROLE_USER","parts":[{"text":"hello"}]}}'
+
+
+def announce(reports: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
+    """Print the table of doors. `reports` are what the processes opened."""
+    lines = [f"a2a-gateway is ready: agent {config['agent']['spec']}, store {config['store']}", ""]
+    doors = [
+        (name, address)
+        for report in reports.values()
+        for name, addresses in report.get("doors", {}).items()
+        for address in addresses
+    ]
+    has_access = any(config["access"][kind] for kind in ("tokens", "api_keys", "basic"))
+    for name, address in doors:
+        lines.append(f"  {name:<8} {_shown(name, address, config)}")
+        lines.append(f"           try: {_example(name, address, config, has_access)}")
+    metrics = [
+        f"{process} http://{report['metrics']}/metrics"
+        for process, report in reports.items()
+        if "metrics" in report
+    ]
+    if metrics:
+        lines.append(f"  metrics  {', '.join(metrics)}")
+    sys.stdout.write("\n".join(lines) + "\n\n")
+    sys.stdout.flush()
+
+
+def _shown(name: str, address: str, config: Mapping[str, Any]) -> str:
+    if name != "http" or address.startswith("unix:"):
+        return address
+    return f"http://{address}{config['transports'][name]['path']}"
+
+
+def _example(name: str, address: str, config: Mapping[str, Any], has_access: bool) -> str:
+    access = " -H 'Authorization: Bearer TOKEN'" if has_access else ""
+    if name == "grpc":
+        target = address if not address.startswith("unix:") else f"-unix {address[5:]}"
+        tls = "" if config["transports"][name]["tls"] else "-plaintext "
+        return (
+            f"grpcurl {tls}-H 'a2a-version: 1.0'{access} -d {_quoted(MESSAGE)} {target} "
+            "lf.a2a.v1.A2AService/SendStreamingMessage"
+        )
+    base = f"http://{address}"
+    if address.startswith("unix:"):
+        base = f"--unix-socket {address[5:]} http://localhost"
+    path = config["transports"][name]["path"].rstrip("/")
+    return (
+        f"curl -N {base}{path}/message:stream -H 'A2A-Version: 1.0'{access} "
+        f"-H 'Content-Type: application/json' -d {_quoted(MESSAGE)}"
+    )
+
+
+def _quoted(text: str) -> str:
+    assert json.loads(text)
+    return f"'{text}'"

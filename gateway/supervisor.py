@@ -1,0 +1,411 @@
+"""The supervisor: starts the core and the adapter, restarts what dies, stops them in order.
+
+`a2a-gateway serve` reads the configuration and then becomes this program (exec), which takes the
+configuration from an inherited descriptor. It uses the standard library alone, and of that no
+asyncio: it lives as long as the gateway and should cost next to nothing. Children are started by
+exec, each with a socket for its configuration, its readiness and its orders
+(`gateway.process.Channel`); they drain by themselves when that socket closes.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import IO, Any, NoReturn
+
+EXIT_FAILED = 1
+EXIT_STATE = 5
+EXIT_DYING = 6
+
+CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
+READY_LIMIT = 60.0
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+STEADY_AFTER = 30.0
+"""Seconds of life after which earlier deaths no longer count."""
+MOST_DEATHS = 10
+KILL_AFTER = 1.5
+"""Seconds that a child may take beyond its grace."""
+LONGEST_SOCKET_PATH = 100
+"""Bytes; the system allows 108, and gRPC some fewer."""
+
+Config = dict[str, Any]
+Announce = Callable[[dict[str, dict[str, Any]], Config], None]
+"""Told once, when all is open: what each process reported, and the configuration."""
+
+
+class Child:
+    """One process, over all its restarts."""
+
+    def __init__(self, name: str, arguments: list[str]):
+        self.name = name
+        self.arguments = arguments
+        self.pid = 0
+        self.channel: socket.socket | None = None
+        self.buffer = b""
+        self.report: dict[str, Any] | None = None
+        self.error = ""
+        self.code = 0
+        self.deaths = 0
+        self.started_at = 0.0
+        self.restart_at: float | None = None
+        self.kill_at: float | None = None
+        self.was_killed = False
+
+    def start(self, config: Config) -> None:
+        """Start the process and hand it its configuration."""
+        ours, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        environment = {**environment_for_children(), CHANNEL_VARIABLE: str(theirs.fileno())}
+        self.report, self.error, self.buffer = None, "", b""
+        self.restart_at = self.kill_at = None
+        self.started_at = time.monotonic()
+        self.pid = os.posix_spawn(
+            sys.executable,
+            command(*self.arguments),
+            environment,
+            # a terminal's Ctrl-C is for the supervisor, which then stops the others in order
+            setpgroup=0,
+            setsigmask=[],
+            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+        )
+        theirs.close()
+        ours.settimeout(READY_LIMIT)
+        with contextlib.suppress(OSError):  # it died at once, which SIGCHLD tells
+            ours.sendall(json.dumps(config, separators=(",", ":")).encode() + b"\n")
+        ours.setblocking(False)
+        self.channel = ours
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send one order."""
+        if self.channel:
+            with contextlib.suppress(OSError):
+                self.channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def read(self) -> bool:
+        """Take all that the child has reported; False at the end."""
+        assert self.channel
+        is_open = True
+        while is_open:
+            try:
+                data = self.channel.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            is_open = bool(data)
+            self.buffer += data
+        *lines, self.buffer = self.buffer.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "ready" in message:
+                self.report = message["ready"]
+            elif "error" in message:
+                self.error, self.code = message["error"], message["code"]
+        return is_open
+
+
+class Supervisor:
+    """Keeps the children running until it is told to stop."""
+
+    def __init__(self, config: Config, core: Child, adapters: list[Child], announce: Announce):
+        self._config = config
+        self._announce = announce
+        self._selector = selectors.DefaultSelector()
+        self._core = core
+        self._adapters = adapters
+        self._is_announced = False
+        self._stop_at: float | None = None
+        self._is_hurried = False
+        self._core_is_told = False
+        self._exit_code = 0
+
+    @property
+    def _children(self) -> list[Child]:
+        return [self._core, *self._adapters]
+
+    def run(self) -> int:
+        """Until the end; gives the exit code."""
+        self._watch_signals()
+        for child in self._children:
+            self._start(child)
+        while True:
+            events = self._selector.select(self._until_next_timer())
+            for key, _ in events:
+                if isinstance(key.data, Child):
+                    self._read(key.data)
+                else:
+                    self._take_signals(key.fileobj)
+            self._keep_time()
+            if self._stop_at is not None and not any(c.pid for c in self._children):
+                return self._exit_code
+
+    # signals
+
+    def _watch_signals(self) -> None:
+        reading, writing = socket.socketpair()
+        reading.setblocking(False)
+        writing.setblocking(False)
+        self._wakeup = writing  # closed with this object, no sooner
+        signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: None)
+        self._selector.register(reading, selectors.EVENT_READ, None)
+
+    def _take_signals(self, reading: Any) -> None:
+        numbers = reading.recv(4096)
+        if any(n in numbers for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
+            if self._stop_at is None:
+                self._stop()
+            else:
+                self._hurry()
+        if signal.SIGCHLD in numbers:
+            for child in self._children:
+                self._reap(child)
+
+    # children
+
+    def _start(self, child: Child) -> None:
+        child.start(self._config)
+        assert child.channel
+        self._selector.register(child.channel, selectors.EVENT_READ, child)
+
+    def _read(self, child: Child) -> None:
+        was_ready = child.report is not None
+        if not child.read():
+            self._close(child)
+        if child.report is not None and not was_ready:
+            self._pin_addresses(child)
+            if not self._is_announced and all(c.report is not None for c in self._children):
+                self._is_announced = True
+                reports = {c.name: c.report for c in self._children if c.report is not None}
+                self._announce(reports, self._config)
+
+    def _pin_addresses(self, child: Child) -> None:
+        """A process that is started again opens the ports that it had, also those it chose."""
+        assert child.report is not None
+        for name, addresses in child.report.get("doors", {}).items():
+            self._config["transports"][name]["address"] = addresses
+        if "metrics" in child.report:
+            self._config["metrics"][child.name] = child.report["metrics"]
+
+    def _close(self, child: Child) -> None:
+        if child.channel:
+            self._selector.unregister(child.channel)
+            child.channel.close()
+            child.channel = None
+
+    def _reap(self, child: Child) -> None:
+        if not child.pid:
+            return
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        if not pid:
+            return
+        if child.channel:
+            child.read()  # its last words may still be in the socket
+        self._close(child)
+        child.pid = 0
+        code = os.waitstatus_to_exitcode(status)
+        if self._stop_at is not None:
+            if code and not self._exit_code and not self._is_hurried:
+                self._exit_code = EXIT_FAILED
+            return
+        if not self._is_announced:
+            self._give_up(child.error or f"{child.name} {_ended(code)}", child.code or EXIT_FAILED)
+            return
+        self._restart_later(child, code)
+
+    def _restart_later(self, child: Child, code: int) -> None:
+        now = time.monotonic()
+        child.deaths = 1 if now - child.started_at > STEADY_AFTER else child.deaths + 1
+        reason = f"{child.name} {_ended(code)}" + (f" ({child.error})" if child.error else "")
+        if child.deaths > MOST_DEATHS:
+            self._give_up(f"{reason}, {child.deaths} times in a row", EXIT_DYING)
+            return
+        # the first death may be chance; what dies again and again is given time
+        pause = min(FIRST_PAUSE * 2 ** (child.deaths - 1), LONGEST_PAUSE)
+        child.restart_at = now + pause
+        say(f"{reason}; starting it again in {pause:.1f} s")
+
+    # the end
+
+    def _give_up(self, reason: str, code: int) -> None:
+        say(reason)
+        self._exit_code = code
+        self._stop()
+
+    def _stop(self) -> None:
+        """Doors take no new work, calls end within the grace, then the core drains."""
+        now = time.monotonic()
+        self._stop_at = now + self._config["grace"]
+        for child in self._children:
+            child.restart_at = None
+        for child in self._adapters:
+            child.tell({"stop": self._config["grace"]})
+            child.kill_at = self._stop_at + KILL_AFTER
+        self._core.tell({"drain": True})
+        self._stop_core_at_last()
+
+    def _hurry(self) -> None:
+        self._is_hurried = True
+        now = time.monotonic()
+        for child in self._children:
+            child.tell({"stop": 0})
+            child.kill_at = now + KILL_AFTER
+        self._core_is_told = True
+
+    def _stop_core_at_last(self) -> None:
+        if self._core_is_told or self._stop_at is None or any(c.pid for c in self._adapters):
+            return
+        self._core_is_told = True
+        grace = max(0.0, self._stop_at - time.monotonic())
+        self._core.tell({"stop": grace})
+        self._core.kill_at = time.monotonic() + grace + KILL_AFTER
+
+    # time
+
+    def _until_next_timer(self) -> float | None:
+        times = [
+            due
+            for child in self._children
+            for due in (child.restart_at, child.kill_at if child.pid else None, self._due(child))
+            if due is not None
+        ]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _due(self, child: Child) -> float | None:
+        is_waited_for = child.pid and child.report is None and self._stop_at is None
+        return child.started_at + READY_LIMIT if is_waited_for else None
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            due = self._due(child)
+            if child.restart_at is not None and now >= child.restart_at:
+                self._start(child)
+            elif due is not None and now >= due:
+                child.error = child.error or f"it was not ready after {READY_LIMIT:.0f} s"
+                self._kill(child)
+            elif child.kill_at is not None and child.pid and now >= child.kill_at:
+                say(f"{child.name} does not end; it is killed")
+                self._exit_code = self._exit_code or EXIT_FAILED
+                self._kill(child)
+        self._stop_core_at_last()
+
+    def _kill(self, child: Child) -> None:
+        child.kill_at = None
+        child.started_at = time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+
+
+def say(text: str) -> None:
+    """One line to the operator."""
+    sys.stderr.write(f"a2a-gateway: {text}\n")
+    sys.stderr.flush()
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+@contextlib.contextmanager
+def link_address(config: Config) -> Any:
+    """Where the core and the adapters meet: a socket that only this user can reach."""
+    if config["link"]["address"]:
+        yield config["link"]["address"]
+        return
+    folder = os.path.join(config["state_dir"], "link")
+    path = os.path.join(folder, "core.sock")
+    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        yield f"unix:{path}"
+        return
+    with tempfile.TemporaryDirectory(prefix="a2a-gateway-") as short:
+        yield f"unix:{os.path.join(short, 'core.sock')}"
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs one of our modules under this interpreter."""
+    # -P: a file of the user's current directory must not stand in for one of our modules; the
+    # loader of agents looks there by itself
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment_for_children() -> dict[str, str]:
+    """Ours, such that a gateway that runs from a source tree is found there."""
+    environment = dict(os.environ)
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    known = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    if os.path.basename(root) not in ("site-packages", "dist-packages") and root not in known:
+        environment["PYTHONPATH"] = os.pathsep.join([*known, root])
+    return environment
+
+
+def become(config: str) -> NoReturn:
+    """Replace this process by the supervisor, which is much smaller than one that has read a
+    configuration. `config` is the text of `gateway.config.to_wire`; it holds secrets and goes
+    by a file that has no name."""
+    with _nameless_file() as file:
+        file.write(config.encode())
+        file.seek(0)
+        os.set_inheritable(file.fileno(), True)
+        arguments = command("gateway.supervisor", str(file.fileno()))
+        sys.stdout.flush()
+        # our own interpreter with our own arguments
+        os.execve(sys.executable, arguments, environment_for_children())  # noqa: S606
+
+
+def _nameless_file() -> IO[bytes]:
+    memory = getattr(os, "memfd_create", None)
+    if memory is not None:
+        return os.fdopen(memory("a2a-gateway"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def children_for(config: Config) -> tuple[Child, list[Child]]:
+    """The core, and one adapter process for all doors that are not the core's own."""
+    doors = [name for name, door in config["transports"].items() if door is not None]
+    others = [name for name in doors if name != "grpc"]
+    adapters = [Child("adapter", ["transports.process", *others])] if others else []
+    return Child("core", ["gateway.core"]), adapters
+
+
+def supervise(config: Config) -> int:
+    """Run the gateway to its end; gives the exit code."""
+    from gateway.cli.announcement import announce
+
+    folder = config["state_dir"]
+    with contextlib.ExitStack() as stack:
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            config["link"]["address"] = stack.enter_context(link_address(config))
+        except OSError as error:
+            say(f"the state directory {folder} cannot be used: {error.strerror}; give --state-dir")
+            return EXIT_STATE
+        config["link"]["secret"] = config["link"]["secret"] or os.urandom(32).hex()
+        core, adapters = children_for(config)
+        return Supervisor(config, core, adapters, announce).run()
+
+
+def main() -> None:
+    """Take the configuration from the descriptor that the command line left open."""
+    with os.fdopen(int(sys.argv[1]), encoding="utf-8") as file:
+        config = json.load(file)
+    sys.exit(supervise(config))
+
+
+if __name__ == "__main__":
+    main()

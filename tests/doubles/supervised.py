@@ -1,0 +1,21 @@
+"""A supervisor with two children of `tests.doubles.child`; the configuration is its argument."""
+
+import json
+import sys
+
+from gateway.supervisor import Child, Supervisor
+
+
+def main() -> int:
+    """Run it; prints `ready` and what the children reported."""
+    config = json.loads(sys.argv[1])
+    children = [Child(name, ["tests.doubles.child", name]) for name in ("core", "adapter")]
+    supervisor = Supervisor(
+        config, children[0], children[1:], lambda reports, _: print("ready", json.dumps(reports))
+    )
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
