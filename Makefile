@@ -4,12 +4,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TESTBED := .venv-testbed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := gateway transports tests $(wildcard benchmarks examples)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format format-check lint types imports generate drift bench faults lock clean
+.PHONY: help run test testbed tck check format format-check lint types imports generate drift bench faults lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -17,8 +18,15 @@ help: ## this list
 run: $(VENV)/run ## the gateway with the demo agent; ARGS="--transport http=127.0.0.1:8080"
 	$(BIN)/a2a-gateway serve --agent gateway.agents.demo:agent $(ARGS)
 
-test: $(VENV)/dev ## all tests; ARGS="tests/unit -k config"
+test: $(VENV)/dev $(TESTBED)/done ## all tests; ARGS="tests/unit -k config"
 	$(BIN)/python -m pytest $(ARGS)
+
+testbed: $(VENV)/dev $(TESTBED)/done ## a2a-testbed, strict, against the gateway
+	$(BIN)/python -m pytest tests/kits $(ARGS)
+
+tck: $(VENV)/dev ## the official kit; KIT=checkout PLUGIN=folder of its plugin (docs/conformance.md)
+	$(BIN)/python -m tests.kits.run_tck --kit $(or $(KIT),$(error say where the kit is: KIT=...)) \
+		--plugin $(or $(PLUGIN),$(error say where its plugin is: PLUGIN=...)) $(ARGS)
 
 check: format-check lint types imports drift test ## what CI runs
 
@@ -66,11 +74,19 @@ $(VENV)/dev: $(VENV)/run requirements/dev.lock
 	$(PIP) install --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
+# It declares 3.12 as its least Python; what the tests use of it runs on 3.11 too.
+$(TESTBED)/done: requirements/testbed.lock
+	$(PYTHON) -m venv $(TESTBED)
+	$(TESTBED)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
+		--no-deps --ignore-requires-python -r requirements/testbed.lock
+	@touch $@
+
 lock: ## pin anew what pyproject.toml asks for (needs uv); ARGS=--upgrade
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) pyproject.toml -o requirements/run.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) --group build -c requirements/run.lock -o requirements/build.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) pyproject.toml --group build --group dev -c requirements/run.lock -c requirements/build.lock -o requirements/dev.lock
+	uv pip compile --universal --python-version 3.12 --generate-hashes --no-header --no-annotate $(ARGS) requirements/testbed.in -c requirements/dev.lock -o requirements/testbed.lock
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TESTBED) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

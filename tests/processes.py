@@ -1,40 +1,45 @@
-"""Starts the product's processes for tests: real processes, port 0, a state directory of their own.
+"""Starts the product as its users do: real processes, port 0, a state directory of its own.
 
 Shared by the suites that need whole processes (interop, kits, faults). Readiness is read from
-what the process prints, never slept for. Whoever starts a process here ends it here.
+what `serve` prints, never slept for. Whoever starts a process here ends it here.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
+READY = "a2a-gateway is ready"
 
 
 class Addresses(NamedTuple):
-    """Where a server under test listens."""
+    """Where a gateway listens; empty where it has no such door."""
 
     http: str
-    """Base URL, without a slash at its end."""
+    """Base URL without a path: `http://host:port`."""
     grpc: str
-    """`host:port`."""
+    """`host:port`, or `unix:path`."""
+    metrics: Mapping[str, str]
+    """URL of the metrics of each process (`core`, `adapter`)."""
 
 
 @dataclass
 class Server:
-    """A running process that printed that it is ready."""
+    """A running gateway."""
 
     process: subprocess.Popen[str]
+    """The supervisor; the core and the adapter are its children."""
     addresses: Addresses
     output: deque[str]
     """The last lines of stdout and stderr, for the message of a failed test."""
@@ -42,7 +47,7 @@ class Server:
     """Fills `output`; ends with the last process that holds the pipe."""
 
     def stop(self) -> int:
-        """End it in order by SIGTERM; its exit code."""
+        """End it in order by SIGTERM; its exit code. Fails where it left a process behind."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -60,16 +65,29 @@ class Server:
         return "\n".join(self.output)
 
 
-Ready = Callable[[Sequence[str]], Addresses | None]
-"""Looks at the lines printed so far; addresses once the process is ready."""
+def write_config(agent: str, folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """The command line that serves `agent` from `folder`: its configuration and its state.
+
+    `config` is merged over doors on free ports of loopback; it has the shape of the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    doors = {"grpc": {"address": "127.0.0.1:0"}, "http": {"address": "127.0.0.1:0"}}
+    defaults = {
+        "agent": {"spec": agent},
+        "state_dir": str(folder / "state"),
+        "transports": doors,
+    }
+    path = folder / "gateway.json"
+    path.write_text(json.dumps(_merge(defaults, config)))
+    return [sys.executable, "-m", "gateway.cli", "serve", "--config", str(path)]
 
 
-def start(argv: Sequence[str], ready: Ready, env: Mapping[str, str] | None = None) -> Server:
-    """Start a process and wait until it says that it is ready."""
+def start(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Server:
+    """Start a gateway and wait until it says that it is ready."""
     process = subprocess.Popen(
         argv,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(env or {})},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -83,8 +101,8 @@ def start(argv: Sequence[str], ready: Ready, env: Mapping[str, str] | None = Non
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                output.append(line.rstrip())
-                if not found and (addresses := ready(list(output))) is not None:
+                output.append(line.rstrip("\n"))
+                if not found and (addresses := _announced(output)) is not None:
                     found.append(addresses)
                     settled.set()
         settled.set()
@@ -95,17 +113,20 @@ def start(argv: Sequence[str], ready: Ready, env: Mapping[str, str] | None = Non
     if not found:
         process.kill()
         process.wait()
-        reader.join()
+        reader.join(STOP_SECONDS)
         raise AssertionError("did not become ready:\n" + "\n".join(output))
     return Server(process, found[0], output, reader)
 
 
 @contextmanager
-def running(
-    argv: Sequence[str], ready: Ready, env: Mapping[str, str] | None = None
+def gateway(
+    agent: str,
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """A started process that is stopped at the end, in order and with exit code 0."""
-    server = start(argv, ready, env)
+    """A gateway that is stopped at the end, in order and with exit code 0."""
+    server = start(write_config(agent, folder, config or {}), environment)
     try:
         yield server
     finally:
@@ -113,6 +134,29 @@ def running(
     assert code == 0, f"exit code {code}:\n{server.text()}"
 
 
-def python(module: str, *arguments: str) -> list[str]:
-    """The command line of a module under this interpreter."""
-    return [sys.executable, "-m", module, *arguments]
+def _announced(output: Sequence[str]) -> Addresses | None:
+    """The addresses of the announcement, which ends with the second empty line after its start."""
+    lines = list(output)
+    begin = next((n for n, line in enumerate(lines) if line.startswith(READY)), None)
+    if begin is None or lines[begin:].count("") < 2:
+        return None
+    words = [line.split() for line in lines[begin:] if line.startswith("  ")]
+    shown = {first: rest for first, *rest in words}
+    http = shown["http"][0] if "http" in shown else ""
+    pairs = iter(shown.get("metrics", []))
+    return Addresses(
+        http="/".join(http.split("/")[:3]),
+        grpc=shown["grpc"][0] if "grpc" in shown else "",
+        metrics={process: url.rstrip(",") for process, url in zip(pairs, pairs, strict=True)},
+    )
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merge(below, value)
+        else:
+            merged[key] = value
+    return merged

@@ -1,22 +1,26 @@
-"""The servers that the interop tests talk to: the gateway, as processes."""
+"""The gateways that the interop tests talk to, as processes."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
-from tests.processes import Addresses, python, running
+from tests.processes import Addresses, gateway
 
 DIALOGUE = "tests.doubles.dialogue:DialogueExecutor"
-
-
-def _sdk_ready(lines: Sequence[str]) -> Addresses | None:
-    return Addresses(**json.loads(lines[-1])) if lines[-1].startswith("{") else None
+REQUIRED_EXTENSION = "urn:example:required"
 
 
 @pytest.fixture(scope="session")
-def dialogue() -> Iterator[Addresses]:
-    """The gateway with the dialogue agent; A2A_INTEROP_PEER=sdk puts the SDK's server there."""
-    argv = python("tests.interop.sdk_server", DIALOGUE)
-    with running(argv, _sdk_ready) as server:
+def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """The gateway with the dialogue agent, everything else as by default."""
+    with gateway(DIALOGUE, tmp_path_factory.mktemp("dialogue")) as server:
+        yield server.addresses
+
+
+@pytest.fixture(scope="session")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """The same with a card that demands an extension."""
+    extension = {"uri": REQUIRED_EXTENSION, "required": True}
+    config = {"card": {"capabilities": {"extensions": [extension]}}}
+    with gateway(DIALOGUE, tmp_path_factory.mktemp("extended"), config) as server:
         yield server.addresses

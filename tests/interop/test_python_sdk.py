@@ -33,10 +33,10 @@ from a2a.types import (
 from a2a.utils import errors as sdk
 
 from tests.conftest import run
+from tests.interop.conftest import REQUIRED_EXTENSION
 from tests.processes import Addresses
 
 BINDINGS = ("GRPC", "JSONRPC", "HTTP+JSON")
-REQUIRED = "urn:example:required"
 
 pytestmark = pytest.mark.parametrize("binding", BINDINGS)
 
@@ -423,7 +423,7 @@ def test_a_required_extension_is_asked_for(extended: Addresses, binding: str) ->
         async with connect(extended, binding, streaming=False) as client:
             with pytest.raises(sdk.ExtensionSupportRequiredError):
                 await send(client, request("hello"))
-            context = ClientCallContext(service_parameters={"A2A-Extensions": REQUIRED})
+            context = ClientCallContext(service_parameters={"A2A-Extensions": REQUIRED_EXTENSION})
             answers = [a async for a in client.send_message(request("hello"), context=context)]
             assert answers[0].task.status.state == TaskState.TASK_STATE_COMPLETED
 
