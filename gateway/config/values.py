@@ -61,14 +61,14 @@ class Address(NamedTuple):
             raise ValueError(
                 f"has no host; write 127.0.0.1:{port} for this machine, 0.0.0.0:{port} for all"
             )
+        if "/" in host or any(c.isspace() for c in host):
+            raise ValueError("is not HOST:PORT, such as 127.0.0.1:8080")
         if not (port.isascii() and port.isdigit() and int(port) < 65536):
             raise ValueError(f"has the port {port!r}; a port is a number from 0 to 65535")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
             raise ValueError(f"has a bare IPv6 address; write [{host}]:{port}")
-        if "/" in host or any(c.isspace() for c in host):
-            raise ValueError("is not HOST:PORT, such as 127.0.0.1:8080")
         return cls(host, int(port))
 
 
