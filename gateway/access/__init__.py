@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway import config
 from gateway.call import AUTHORIZATION, SERVICE_PARAMETERS
 from gateway.errors import UnauthenticatedError
 from gateway.pb import (
@@ -55,11 +56,28 @@ class BasicCredential:
 class AccessOptions:
     """Who may call. A caller may have several credentials, of several kinds."""
 
-    bearer: tuple[Credential, ...] = ()
+    tokens: tuple[Credential, ...] = ()
     basic: tuple[BasicCredential, ...] = ()
     api_keys: tuple[Credential, ...] = ()
     api_key_header: str = "x-api-key"
     realm: str = "a2a"
+
+
+def from_config(section: config.Access) -> "Access | None":
+    """As configured; None where nobody needs credentials. Raises `AccessError`."""
+    if not section.is_configured:
+        return None
+    return Access(
+        AccessOptions(
+            tokens=tuple(Credential(t.caller, t.token.reveal()) for t in section.tokens),
+            basic=tuple(
+                BasicCredential(b.caller or b.username, b.username, b.password.reveal())
+                for b in section.basic
+            ),
+            api_keys=tuple(Credential(k.caller, k.key.reveal()) for k in section.api_keys),
+            api_key_header=section.api_key_header,
+        )
+    )
 
 
 class AccessError(ValueError):
@@ -78,7 +96,7 @@ class Access:
     def __init__(self, options: AccessOptions) -> None:
         _check(options)
         self._header = options.api_key_header.lower()
-        self._bearer = _table("bearer", [(c.caller, c.secret) for c in options.bearer])
+        self._bearer = _table("tokens", [(c.caller, c.secret) for c in options.tokens])
         self._api_keys = _table("api_keys", [(c.caller, c.secret) for c in options.api_keys])
         self._basic = _table(
             "basic", [(c.caller, f"{c.username}:{c.password}") for c in options.basic]
@@ -181,9 +199,9 @@ def _table(section: str, entries: list[tuple[str, str]]) -> dict[bytes, _Entry]:
 
 
 def _check(options: AccessOptions) -> None:
-    if not (options.bearer or options.basic or options.api_keys):
+    if not (options.tokens or options.basic or options.api_keys):
         raise AccessError("access: no credentials; name at least one, or leave the section out")
-    for section in ("bearer", "api_keys", "basic"):
+    for section in ("tokens", "api_keys", "basic"):
         for index, entry in enumerate(getattr(options, section)):
             _check_entry(f"access.{section}[{index}]", entry)
     name = options.api_key_header.lower()

@@ -115,9 +115,9 @@ class GrpcServer:
             return
         await server.stop(grace)
         if self._draining is not None:
-            await self._draining
-            self._draining = None
-        self._server = None
+            # waited for, not awaited: giving up here must not cancel it
+            await asyncio.wait([self._draining])
+        self._server = self._draining = None
 
 
 class PublicServer:

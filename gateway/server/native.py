@@ -73,8 +73,7 @@ class NativeDoor:
             try:
                 call = self._call(context)
                 response = await service.unary(name, _parse(method, raw), call, raw)
-                if call.activated:
-                    await _accept(context, call)
+                await _accept(context, call)
                 answer: bytes = response.SerializeToString()
                 return answer
             except Exception as error:
@@ -148,8 +147,8 @@ def _parse(method: Method, raw: bytes) -> ProtoMessage:
 
 async def _accept(context: Any, call: Call) -> None:
     """Response metadata: the activated extensions (A2A 3.2.6)."""
-    activated = ", ".join(call.activated)
-    await context.send_initial_metadata(((EXTENSIONS, activated),) if activated else ())
+    if call.activated:
+        await context.send_initial_metadata(((EXTENSIONS, ", ".join(call.activated)),))
 
 
 async def _fail(context: Any, failure: Failure) -> None:

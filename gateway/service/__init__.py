@@ -53,6 +53,9 @@ MESSAGE_BYTES = 16 << 20
 Observe = Callable[[str, str, str, float], None]
 """Told of each call that has ended: door, method, name of the gRPC code, seconds."""
 
+StreamMoved = Callable[[str], None]
+"""Told, with the door, of each stream that has given its first event, or that has ended since."""
+
 Batch = list[LogEvent]
 Unary = Callable[[Any, Call], Awaitable[ProtoMessage]]
 Stream = Callable[[Any, Call], Awaitable[AsyncIterator[Batch]]]
@@ -79,6 +82,8 @@ class Service:
         access: Access | None = None,
         options: ServiceOptions | None = None,
         observe: Observe | None = None,
+        stream_opened: StreamMoved | None = None,
+        stream_closed: StreamMoved | None = None,
     ) -> None:
         self.options = options or ServiceOptions()
         self.credential_names: tuple[str, ...] = access.credential_names if access else ()
@@ -87,6 +92,8 @@ class Service:
         self._runtime = runtime
         self._access = access
         self._observe = observe
+        self._stream_opened = stream_opened
+        self._stream_closed = stream_closed
         self._rules = Rules(card.message)
         self._unwatch = card.watch(self._card_changed)
         self._unary: dict[str, Unary] = {
@@ -136,6 +143,7 @@ class Service:
         code = "OK"
         running: Running | None = None
         events: Any = None
+        is_open = False
         try:
             starter = self._streams.get(method)
             if starter is None:
@@ -144,6 +152,9 @@ class Service:
             self._admit(request, call, raw)
             events = await running.inside(starter, request, call)
             while (batch := await running.inside(anext, events, None)) is not None:
+                if not is_open:
+                    is_open = True
+                    self._note_stream(self._stream_opened, call)
                 yield batch
         except GeneratorExit:
             code = "CANCELLED"
@@ -154,6 +165,8 @@ class Service:
         finally:
             if events is not None:
                 await events.aclose()
+            if is_open:
+                self._note_stream(self._stream_closed, call)
             self._finish(running, call, method, code, started)
 
     async def drain(self, grace: float) -> None:
@@ -267,6 +280,10 @@ class Service:
 
     def _card_changed(self, revision: Revision) -> None:
         self._rules = Rules(revision.message)
+
+    def _note_stream(self, moved: StreamMoved | None, call: Call) -> None:
+        if moved is not None:
+            moved(call.door)
 
     def _finish(
         self, running: Running | None, call: Call, method: str, code: str, started: float

@@ -115,7 +115,7 @@ class RunningCalls:
         """Take no new calls; let those under way finish within `grace` seconds. Streams that
         have nothing to say end early, the rest of the calls at the end of the grace."""
         self.is_draining = True
-        self._ended = asyncio.Event()
+        self._ended = self._ended or asyncio.Event()
         stop = time.monotonic() + grace
         quiet = min(quiet, grace / 2)
         while self._calls and (left := stop - time.monotonic()) > 0:
