@@ -116,9 +116,17 @@ def _setter(field: FieldDescriptor) -> Setter:
         if field.message_type.GetOptions().map_entry:
             return _map_setter(field)
         fill = filler(field.message_type)
-        return _messages_setter(field.name, fill) if field.is_repeated else _message_setter(field.name, fill)
+        return (
+            _messages_setter(field.name, fill)
+            if field.is_repeated
+            else _message_setter(field.name, fill)
+        )
     convert = _converter(field)
-    return _scalars_setter(field.name, convert) if field.is_repeated else _scalar_setter(field.name, convert)
+    return (
+        _scalars_setter(field.name, convert)
+        if field.is_repeated
+        else _scalar_setter(field.name, convert)
+    )
 
 
 def _scalar_setter(name: str, convert: Converter) -> Setter:

@@ -111,7 +111,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def _invalid(reason: str, call_id: bytes = NULL_ID) -> EnvelopeError:
-    return EnvelopeError(InvalidRequestError(f"Request payload validation error: {reason}"), call_id)
+    return EnvelopeError(
+        InvalidRequestError(f"Request payload validation error: {reason}"), call_id
+    )
 
 
 def result_head(call_id: bytes) -> bytes:

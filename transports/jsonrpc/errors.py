@@ -29,14 +29,15 @@ def json_path(path: str) -> str:
     return _WORD_BREAK.sub(lambda found: found[1].upper(), path)
 
 
-def message_text(failure: Failure) -> str:
-    """The failure's message, fields in JSON's spelling, after the standard text of its code."""
+def message_text(failure: Failure, *, standard: bool = True) -> str:
+    """The failure's message, fields in JSON's spelling; for JSON-RPC's own codes after their
+    standard text, where that is wanted."""
     text = failure.message
     if failure.violations:
         text = "; ".join(f"{json_path(name)}: {reason}" for name, reason in failure.violations[:16])
-    standard = STANDARD_TEXTS.get(failure.row.jsonrpc)
-    if standard and not text.startswith(standard):
-        text = f"{standard}: {text}" if text else standard
+    first = STANDARD_TEXTS.get(failure.row.jsonrpc, "") if standard else ""
+    if not text.startswith(first):
+        text = f"{first}: {text}"
     # texts of agents and stores may hold what JSON cannot carry
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -96,4 +97,6 @@ def failure_from(error: Any, row: Row | None = None) -> Failure:
             case "RetryInfo":
                 retry_after = float(detail.get("retryDelay", "0s").rstrip("s"))
     challenges = tuple(filter(None, info.pop("challenges", "").split(", ")))
-    return Failure(found, str(error.get("message", "")), info, violations, challenges, retry_after)
+    text = str(error.get("message", ""))
+    text = text.removeprefix(STANDARD_TEXTS.get(found.jsonrpc, "") + ": ")
+    return Failure(found, text, info, violations, challenges, retry_after)

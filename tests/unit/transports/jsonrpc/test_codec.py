@@ -120,7 +120,11 @@ def with_required(message: Any, value: Any) -> Any:
     for field in message.DESCRIPTOR.fields:
         is_map = field.type == field.TYPE_MESSAGE and field.message_type.GetOptions().map_entry
         required = REQUIRED in field.GetOptions().Extensions[field_behavior]
-        if required and not field.has_presence and (field.is_repeated or field.type != field.TYPE_ENUM):
+        if (
+            required
+            and not field.has_presence
+            and (field.is_repeated or field.type != field.TYPE_ENUM)
+        ):
             empty: Any = {} if is_map else [] if field.is_repeated else field.default_value
             value.setdefault(field.json_name, empty)
         if field.type != field.TYPE_MESSAGE or field.message_type.file.package != "lf.a2a.v1":
@@ -317,7 +321,9 @@ def test_whole_numbers_as_numbers_or_text(value: Any, length: int) -> None:
     assert request.history_length == length
 
 
-@pytest.mark.parametrize("value", [2147483648, "2147483648", 1.5, "x", True, "", " 1", "1_0", [], "٢"])
+@pytest.mark.parametrize(
+    "value", [2147483648, "2147483648", 1.5, "x", True, "", " 1", "1_0", [], "٢"]
+)
 def test_what_is_no_int32_is_refused(value: Any) -> None:
     """HP01."""
     where, _ = refused(GetTaskRequest, {"id": "t", "historyLength": value})
@@ -352,7 +358,9 @@ def test_numbers_stay_numbers() -> None:
     assert codec.to_json(Value(number_value=2**53)) == b"9007199254740992"
 
 
-@pytest.mark.parametrize("text", ['{"data":1e999}', '{"data":-1e999}', '{"data":1' + "0" * 400 + "}"])
+@pytest.mark.parametrize(
+    "text", ['{"data":1e999}', '{"data":-1e999}', '{"data":1' + "0" * 400 + "}"]
+)
 def test_numbers_beyond_a_double_are_refused(text: str) -> None:
     """PB08: the limit of numbers is that of a double."""
     assert refused(Part, codec.parse(text))[0] == "data"
@@ -425,7 +433,18 @@ def test_a_list_answer_always_has_its_paging_fields() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b" ", b"{", b'{"a":}', b"\xff\xfe", b'"\xff"', b"NaN", b"[Infinity]", b"\xef\xbb\xbf{}", b"01"],
+    [
+        b"",
+        b" ",
+        b"{",
+        b'{"a":}',
+        b"\xff\xfe",
+        b'"\xff"',
+        b"NaN",
+        b"[Infinity]",
+        b"\xef\xbb\xbf{}",
+        b"01",
+    ],
 )
 def test_texts_that_are_not_json(text: bytes) -> None:
     """JR02, SD01."""

@@ -1,0 +1,274 @@
+"""One HTTP/1.1 connection: uvicorn's protocol with the bounds that it lacks (RFC 9112).
+
+Wire layer of the HTTP door. Guarded here, for all connections by one clock instead of a timer
+each: the size of the head and the time that it and the body may take (a client that sends byte by
+byte), idle connections, a client that stops reading, and comment lines on silent streams. A lost
+connection cancels the call at once (SS09).
+
+The application finds its connection in the ASGI scope, under `extensions` and `EXTENSION`.
+"""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+logger = logging.getLogger(__name__)
+
+EXTENSION = "a2a_gateway.connection"
+
+COMMENT = b": keep-alive\n\n"
+_COMMENT_CHUNK = b"%x\r\n%b\r\n" % (len(COMMENT), COMMENT)
+
+_HEAD, _BODY, _ANSWER, _IDLE = range(4)
+"""What a connection waits for: the rest of a head, of a body, the answer, the next request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one connection; seconds and bytes."""
+
+    connections: int = 10_000
+    head_bytes: int = 32 * 1024
+    head_timeout: float = 10.0
+    body_timeout: float = 30.0
+    """A body may take so long, and a second more for each `body_rate` bytes received."""
+    body_rate: float = 4096.0
+    surplus_bytes: int = 64 * 2**20
+    """Bytes of a refused body that are read and dropped, so that its sender sees the answer."""
+    idle_timeout: float = 75.0
+    write_timeout: float = 30.0
+    """A client that takes no byte for so long is cut off (SS06)."""
+    keep_alive: float = 15.0
+    """Seconds of silence after which a stream gets a comment line (SS12)."""
+
+    @property
+    def tick(self) -> float:
+        """How often the clock looks: often enough for the shortest of the times."""
+        shortest = min(
+            self.head_timeout,
+            self.body_timeout,
+            self.idle_timeout,
+            self.write_timeout,
+            self.keep_alive,
+        )
+        return min(1.0, shortest / 4)
+
+
+class Listener:
+    """What the connections of one door share: uvicorn's state, the bounds and the clock."""
+
+    def __init__(self, app: Any, bounds: Bounds):
+        self.bounds = bounds
+        # the listener is opened by the door: of uvicorn's server only the protocol is in use
+        self.config = Config(
+            app,
+            http=HttpToolsProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
+        self.config.load()
+        self.state = ServerState()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tick = bounds.tick
+        self.now = 0.0
+
+    def __call__(self) -> "Connection":
+        """A protocol for a new connection (`loop.create_server`)."""
+        return Connection(self)
+
+    def start_clock(self) -> None:
+        """Look at all connections from now on."""
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        # RFC 9110 s6.6.1: a server with a clock sends Date
+        self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        for connection in tuple(self.state.connections):
+            connection.check(self.now)  # type: ignore[union-attr]
+        self._timer = loop.call_later(self._tick, self.start_clock)
+
+    def stop_clock(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. `peer_certificate`, `is_lost` and `abort` are for the application, as is
+    `streams`, which it sets while comment lines may be written between its events."""
+
+    def __init__(self, listener: Listener):
+        super().__init__(listener.config, listener.state, {})
+        self._listener = listener
+        self._bounds = listener.bounds
+        self._phase = _HEAD
+        self._since = listener.now
+        self._bytes = 0
+        self._stalled_since = 0.0
+        self._unsent = 0
+        self._task: asyncio.Task[None] | None = None
+        self._certificate: str | None = None
+        self.is_lost = False
+        self.streams = False
+        self.wrote_at = 0.0
+        """When the application last wrote to its stream (the listener's `now`)."""
+
+    # what the application uses
+
+    @property
+    def now(self) -> float:
+        """The clock of `wrote_at`."""
+        return self._listener.now
+
+    @property
+    def peer_certificate(self) -> str:
+        """The client's certificate in PEM; empty where it showed none."""
+        if self._certificate is None:
+            tls = self.transport.get_extra_info("ssl_object")
+            der = tls.getpeercert(binary_form=True) if tls is not None else None
+            self._certificate = ssl.DER_cert_to_PEM_cert(der) if der else ""
+        return self._certificate
+
+    def abort(self) -> None:
+        """Drop the connection with what is unsent."""
+        self.transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._since = self._listener.now
+        if len(self.connections) > self._bounds.connections:
+            self._refuse(503, "Too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase == _IDLE:
+            self._enter(_HEAD)
+        self._bytes += len(data)
+        super().data_received(data)
+        if self._phase == _HEAD and self._bytes > self._bounds.head_bytes:
+            self._refuse(431, f"The request's head is larger than {self._bounds.head_bytes} bytes")
+        elif self._phase == _BODY and self._bytes > self._bounds.surplus_bytes:
+            # the application refuses far smaller bodies; this is what came after its answer
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        super().connection_lost(exc)
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self._listener.now
+        self._unsent = self.transport.get_write_buffer_size()
+        super().pause_writing()
+
+    # the parser's callbacks
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._phase != _HEAD:  # pipelined behind another request
+            self._enter(_HEAD)
+        self.scope["extensions"] = {EXTENSION: self}
+
+    def on_headers_complete(self) -> None:
+        self._enter(_BODY)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._enter(_IDLE if self.cycle.response_complete else _ANSWER)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.streams = False
+        self._task = None
+        if self._phase == _ANSWER:
+            self._enter(_IDLE)
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._task = task
+
+    def _unset_keepalive_if_required(self) -> None:
+        """The clock watches idle connections; there is no timer to take back."""
+
+    # bounds
+
+    def _enter(self, phase: int) -> None:
+        self._phase = phase
+        self._since = self._listener.now
+        self._bytes = 0
+
+    def check(self, now: float) -> None:
+        """Called by the clock: end what takes too long, write a comment where it is due."""
+        if self.transport.is_closing():
+            # a close that waits for a client that does not read
+            self._check_writing(now)
+            return
+        waited = now - self._since
+        if self._phase == _ANSWER:
+            self._check_writing(now)
+            self._comment(now)
+        elif self._phase == _IDLE:
+            if waited > self._bounds.idle_timeout:
+                self.transport.close()
+        elif self._phase == _HEAD:
+            if waited > self._bounds.head_timeout:
+                self._refuse(408, "The request's head took too long")
+        elif waited > self._bounds.body_timeout + self._bytes / self._bounds.body_rate:
+            self._refuse(408, "The request's body took too long")
+
+    def _check_writing(self, now: float) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        # nothing is added to what is unsent while writing is paused, or once it is closed
+        is_stuck = self.flow.write_paused or self.transport.is_closing()
+        if not is_stuck or unsent < self._unsent or self._stalled_since == 0.0:
+            self._stalled_since = now
+        elif now - self._stalled_since > self._bounds.write_timeout:
+            logger.info("client %s takes no bytes; its connection is cut", self.client)
+            self.abort()
+        self._unsent = unsent
+
+    def _comment(self, now: float) -> None:
+        due = self.streams and now - self.wrote_at >= self._bounds.keep_alive
+        if due and not self.flow.write_paused and self.cycle.chunked_encoding:
+            self.transport.write(_COMMENT_CHUNK)
+            self.wrote_at = now
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer by the wire itself, before or instead of the application, and close."""
+        cycle = self.cycle
+        if (
+            cycle
+            and cycle.response_started
+            and not (cycle.response_complete and self._phase == _HEAD)
+        ):
+            self.abort()  # an answer is out or under way; a second one would be taken for it
+            return
+        body = b'{"error":"' + reason.encode() + b'"}'
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
+            + b"%d\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()
