@@ -38,11 +38,14 @@ class Server:
     directory: Path
     grpc: int
     http: int
+    other: subprocess.Popen[bytes] | None = None
+    """A second process that no first one has started."""
 
     def processes(self) -> list[psutil.Process]:
-        """The process that was started and everything below it."""
-        parent = psutil.Process(self.process.pid)
-        return [parent, *parent.children(recursive=True)]
+        """The processes that were started and everything below them."""
+        started = [p for p in (self.process, self.other) if p]
+        parents = [psutil.Process(p.pid) for p in started]
+        return parents + [child for p in parents for child in p.children(recursive=True)]
 
     def pss_bytes(self) -> int:
         """Proportional set size of all: shared pages are counted once between them."""
@@ -58,28 +61,42 @@ class Server:
 
 
 @contextmanager
-def ours(
-    store: str = "sqlite", *, command: Sequence[str] = (), arguments: Sequence[str] = ()
-) -> Iterator[Server]:
-    """The product with its defaults, store `sqlite` or `memory`. `command` replaces `a2a-gateway`
-    by another program that takes the same arguments."""
+def ours(store: str = "sqlite") -> Iterator[Server]:
+    """The product with its defaults, store `sqlite` or `memory`."""
     grpc, http = _free_port(), _free_port()
-    argv = [
-        *(command or [sys.executable, "-m", "gateway.cli"]),
-        "serve",
-        *("--agent", AGENT),
-        *("--transport", f"grpc=127.0.0.1:{grpc}"),
-        *("--transport", f"http=127.0.0.1:{http}"),
-        *arguments,
-    ]
     with _directory() as directory:
-        argv += ["--state-dir", str(directory / "state")]
-        argv += ["--store", "memory:" if store == "memory" else f"sqlite:///{directory}/tasks.db"]
+        argv = _gateway("serve", directory, store, f"grpc=127.0.0.1:{grpc}")
+        argv += ["--transport", f"http=127.0.0.1:{http}"]
         process = _start(argv, directory)
         server = Server(process, directory, grpc, http)
         with _ended(process):
             _wait(server, lambda: _is_healthy(http) and _accepts(grpc))
+            _announce(server)
             yield server
+
+
+@contextmanager
+def parts(adapter: str) -> Iterator[Server]:
+    """Core and HTTP adapter started apart, store memory; `adapter` is the adapter's module."""
+    grpc, http = _free_port(), _free_port()
+    with _directory() as directory:
+        core = _start(_gateway("core", directory, "memory", f"grpc=127.0.0.1:{grpc}"), directory)
+        with _ended(core):
+            _wait(Server(core, directory, grpc, http), lambda: _accepts(grpc))
+            argv = [sys.executable, "-m", adapter, "adapter", f"http=127.0.0.1:{http}"]
+            argv += ["--state-dir", str(directory / "state")]
+            door = _start(argv, directory, A2A_BENCH_GRPC=f"127.0.0.1:{grpc}")
+            server = Server(core, directory, grpc, http, door)
+            with _ended(door):
+                _wait(server, lambda: _is_healthy(http))
+                _announce(server)
+                yield server
+
+
+def _gateway(command: str, directory: Path, store: str, transport: str) -> list[str]:
+    url = "memory:" if store == "memory" else f"sqlite:///{directory}/tasks.db"
+    argv = [sys.executable, "-m", "gateway.cli", command, "--agent", AGENT, "--store", url]
+    return [*argv, "--state-dir", str(directory / "state"), "--transport", transport]
 
 
 @contextmanager
@@ -107,6 +124,7 @@ def _peer(directory: Path, arguments: Sequence[str]) -> Iterator[Server]:
         line = next(line for line in server.output().splitlines() if line.startswith("{"))
         ports = json.loads(line)
         server.grpc, server.http = ports["grpc"], ports.get("http", 0)
+        _announce(server)
         yield server
 
 
@@ -122,13 +140,13 @@ def _directory() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(argv: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], directory: Path, **environment: str) -> subprocess.Popen[bytes]:
     # Output goes to a file: a pipe would make the load generator read logs.
-    with (directory / "output").open("wb") as output:
+    with (directory / "output").open("ab") as output:
         return subprocess.Popen(
             argv,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -162,6 +180,9 @@ def _wait(server: Server, is_ready: Callable[[], bool]) -> None:
         if not _runs(server.process) or time.monotonic() > end:
             raise ServerError(f"{server.process.args!r} did not start:\n{server.output()}")
         time.sleep(0.05)
+
+
+def _announce(server: Server) -> None:
     for watcher in watchers:
         watcher(server)
 
