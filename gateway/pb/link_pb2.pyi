@@ -13,15 +13,14 @@ class Batch(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[Frame, _Mapping]]] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("critical", "call", "hello", "welcome", "refusal", "open", "accept", "event", "credit", "cancel", "end", "ping", "pong", "goaway", "control")
-    CRITICAL_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("call", "hello", "welcome", "refusal", "open", "accept", "events", "credit", "cancel", "end", "ping", "pong", "goaway", "control", "critical")
     CALL_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_FIELD_NUMBER: _ClassVar[int]
-    EVENT_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -29,14 +28,14 @@ class Frame(_message.Message):
     PONG_FIELD_NUMBER: _ClassVar[int]
     GOAWAY_FIELD_NUMBER: _ClassVar[int]
     CONTROL_FIELD_NUMBER: _ClassVar[int]
-    critical: bool
+    CRITICAL_FIELD_NUMBER: _ClassVar[int]
     call: int
     hello: Hello
     welcome: Welcome
     refusal: Refusal
     open: Open
     accept: Accept
-    event: Event
+    events: Events
     credit: Credit
     cancel: Cancel
     end: End
@@ -44,7 +43,8 @@ class Frame(_message.Message):
     pong: Ping
     goaway: GoAway
     control: Control
-    def __init__(self, critical: _Optional[bool] = ..., call: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Ping, _Mapping]] = ..., goaway: _Optional[_Union[GoAway, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ...) -> None: ...
+    critical: bool
+    def __init__(self, call: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., events: _Optional[_Union[Events, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Ping, _Mapping]] = ..., goaway: _Optional[_Union[GoAway, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., critical: _Optional[bool] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("versions", "door", "secret", "interfaces", "window_bytes")
@@ -73,7 +73,7 @@ class Interface(_message.Message):
     def __init__(self, url: _Optional[str] = ..., protocol_binding: _Optional[str] = ..., tenant: _Optional[str] = ..., protocol_version: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("version", "window_bytes", "frame_bytes", "message_bytes", "calls", "ping_interval", "credential_names", "card")
+    __slots__ = ("version", "window_bytes", "frame_bytes", "message_bytes", "calls", "ping_interval", "credential_names", "card", "readiness")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class Welcome(_message.Message):
     PING_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_NAMES_FIELD_NUMBER: _ClassVar[int]
     CARD_FIELD_NUMBER: _ClassVar[int]
+    READINESS_FIELD_NUMBER: _ClassVar[int]
     version: int
     window_bytes: int
     frame_bytes: int
@@ -90,13 +91,16 @@ class Welcome(_message.Message):
     ping_interval: float
     credential_names: _containers.RepeatedScalarFieldContainer[str]
     card: Card
-    def __init__(self, version: _Optional[int] = ..., window_bytes: _Optional[int] = ..., frame_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., calls: _Optional[int] = ..., ping_interval: _Optional[float] = ..., credential_names: _Optional[_Iterable[str]] = ..., card: _Optional[_Union[Card, _Mapping]] = ...) -> None: ...
+    readiness: Readiness
+    def __init__(self, version: _Optional[int] = ..., window_bytes: _Optional[int] = ..., frame_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., calls: _Optional[int] = ..., ping_interval: _Optional[float] = ..., credential_names: _Optional[_Iterable[str]] = ..., card: _Optional[_Union[Card, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, _Mapping]] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "retry")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    retry: bool
+    def __init__(self, reason: _Optional[str] = ..., retry: _Optional[bool] = ...) -> None: ...
 
 class Card(_message.Message):
     __slots__ = ("revision", "agent_card", "modified")
@@ -125,46 +129,38 @@ class Peer(_message.Message):
     def __init__(self, address: _Optional[str] = ..., origin: _Optional[str] = ..., certificate: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("method", "request", "more", "timeout_ms", "metadata", "peer", "door")
+    __slots__ = ("method", "request", "request_bytes", "timeout_ms", "metadata", "peer", "door")
     METHOD_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     DOOR_FIELD_NUMBER: _ClassVar[int]
     method: str
     request: bytes
-    more: bool
+    request_bytes: int
     timeout_ms: int
-    metadata: _containers.RepeatedCompositeFieldContainer[Pair]
+    metadata: _containers.RepeatedScalarFieldContainer[str]
     peer: Peer
     door: str
-    def __init__(self, method: _Optional[str] = ..., request: _Optional[bytes] = ..., more: _Optional[bool] = ..., timeout_ms: _Optional[int] = ..., metadata: _Optional[_Iterable[_Union[Pair, _Mapping]]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., door: _Optional[str] = ...) -> None: ...
-
-class Pair(_message.Message):
-    __slots__ = ("name", "value")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    value: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    def __init__(self, method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_bytes: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., metadata: _Optional[_Iterable[str]] = ..., peer: _Optional[_Union[Peer, _Mapping]] = ..., door: _Optional[str] = ...) -> None: ...
 
 class Accept(_message.Message):
     __slots__ = ("metadata",)
     METADATA_FIELD_NUMBER: _ClassVar[int]
-    metadata: _containers.RepeatedCompositeFieldContainer[Pair]
-    def __init__(self, metadata: _Optional[_Iterable[_Union[Pair, _Mapping]]] = ...) -> None: ...
+    metadata: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, metadata: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class Event(_message.Message):
-    __slots__ = ("sequence", "payload", "more")
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+class Events(_message.Message):
+    __slots__ = ("sequences", "payloads", "more")
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
-    sequence: int
-    payload: bytes
+    sequences: _containers.RepeatedScalarFieldContainer[int]
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
     more: bool
-    def __init__(self, sequence: _Optional[int] = ..., payload: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
+    def __init__(self, sequences: _Optional[_Iterable[int]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("bytes",)
@@ -177,12 +173,14 @@ class Cancel(_message.Message):
     def __init__(self) -> None: ...
 
 class End(_message.Message):
-    __slots__ = ("status", "response")
+    __slots__ = ("status", "response", "metadata")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     status: bytes
     response: bytes
-    def __init__(self, status: _Optional[bytes] = ..., response: _Optional[bytes] = ...) -> None: ...
+    metadata: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[bytes] = ..., response: _Optional[bytes] = ..., metadata: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("nonce",)

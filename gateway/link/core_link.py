@@ -1,0 +1,339 @@
+"""One link at the core: `CoreEnd` on a gRPC stream, and the tasks of its calls.
+
+Reading and writing have a task each, and so has every call. A call's task ends with its call,
+whoever ends it; the agent's task goes on (only CancelTask ends that).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from gateway.call import EXTENSIONS, Call
+from gateway.errors import (
+    CallCancelledError,
+    DeadlineExceededError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    judge,
+)
+from gateway.link.core_end import CoreEnd, Entry
+from gateway.link.frames import (
+    CALLS,
+    FRAME_BYTES,
+    MESSAGE_BYTES,
+    PING_INTERVAL,
+    WINDOW_BYTES,
+    Flow,
+    Heartbeat,
+    LinkProtocolError,
+    encode_ping,
+    encode_refusal,
+    read_call,
+)
+from gateway.pb import METHODS, AgentInterface, Method, ProtoMessage, link_pb2
+
+logger = logging.getLogger(__name__)
+
+Messages = Sequence[tuple[int, bytes]]
+"""A batch of (sequence number, serialized StreamResponse)."""
+
+
+class LinkService(Protocol):
+    """What runs the calls: `gateway.service.Service`."""
+
+    credential_names: tuple[str, ...]
+
+    async def unary(
+        self, method: str, request: ProtoMessage, call: Call, raw: bytes | None = None
+    ) -> ProtoMessage:
+        """`raw` is the request as it came."""
+
+    def stream(
+        self, method: str, request: ProtoMessage, call: Call, raw: bytes | None = None
+    ) -> AsyncGenerator[Any, None]:
+        """Non-empty batches (`Messages`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """Bounds of links and of the calls on them."""
+
+    message_bytes: int = MESSAGE_BYTES
+    """The largest request."""
+    calls_per_link: int = CALLS
+    calls: int = 2 * CALLS
+    """Over all links."""
+    window_bytes: int = WINDOW_BYTES
+    unsent_bytes: int = 64 * 1024 * 1024
+    """Answers of one link that have not left; more, and new calls are refused."""
+    request_bytes: int = 64 * 1024 * 1024
+    """Large requests of one link that are not whole yet."""
+    ping_interval: float = PING_INTERVAL
+    hello_timeout: float = 5.0
+
+
+ROOM_BYTES = FRAME_BYTES
+"""A stream asks its source for more once it has no more than this to send."""
+SQUEEZE = 8
+"""Above this part of `unsent_bytes`, streams ask once they have nothing to send at all."""
+DEADLINE_SLACK = 0.1
+"""Seconds that the service has to notice a deadline itself, and to say it better."""
+CLOSE_TIMEOUT = 1.0
+
+
+class CoreLink:
+    """One welcomed link. `unwinding` keeps the tasks of cancelled calls until they end."""
+
+    def __init__(
+        self,
+        name: str,
+        door: str,
+        context: Any,
+        service: LinkService,
+        limits: LinkLimits,
+        *,
+        send_window: int,
+        admit: Callable[[], bool],
+        on_interfaces: Callable[[list[AgentInterface]], None],
+        on_ping: Callable[[float], None],
+        unwinding: set[asyncio.Task[None]],
+    ):
+        self.name = name
+        self.end = CoreEnd(
+            self,
+            self._wake,
+            send_window=send_window,
+            receive_window=limits.window_bytes,
+            calls=limits.calls_per_link,
+            message_bytes=limits.message_bytes,
+            unsent_bytes=limits.unsent_bytes,
+            request_bytes=limits.request_bytes,
+            admit=admit,
+        )
+        self.on_interfaces = on_interfaces
+        self._door = door
+        self._context = context
+        self._service = service
+        self._squeeze_bytes = limits.unsent_bytes // SQUEEZE
+        self._on_ping = on_ping
+        self._unwinding = unwinding
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self._gone = asyncio.Event()
+        self._idle: asyncio.Future[None] | None = None
+        """The writer waits for it."""
+        self._is_closing = False
+        self._heartbeat = Heartbeat(limits.ping_interval, time.monotonic())
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._ping_nonce = 0
+        self._ping_started = 0.0
+
+    async def run(self) -> None:
+        """Until the link ends, whoever ends it. Leaves no call behind."""
+        tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
+        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+        try:
+            reason = await self._over
+            logger.info("%s (%s) ended: %s", self.name, self._door, reason)
+        finally:
+            self._ping_timer.cancel()
+            for entry in self.end.lost():
+                self._stop_task(entry)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            self._gone.set()
+
+    async def close(self) -> None:
+        """End the link once what is ready has been written, or after a second."""
+        self._begin_close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._gone.wait()
+        except TimeoutError:
+            self._finish("closed with frames unsent")
+            await self._gone.wait()
+
+    def _begin_close(self) -> None:
+        self._is_closing = True
+        self._wake()
+
+    def _finish(self, reason: str) -> None:
+        if not self._over.done():
+            self._over.set_result(reason)
+
+    # Frames in and out
+
+    def _wake(self) -> None:
+        if (idle := self._idle) is not None:
+            self._idle = None
+            if not idle.done():
+                idle.set_result(None)
+
+    async def _write(self) -> None:
+        out = self.end.out
+        try:
+            while True:
+                if batch := out.take():
+                    # whatever becomes ready meanwhile makes the next batch
+                    await self._context.write(batch)
+                elif self._is_closing:
+                    self._finish("closed")
+                    return
+                else:
+                    self._idle = idle = self._loop.create_future()
+                    await idle
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._finish(f"cannot write: {error!r}")
+
+    async def _read(self) -> None:
+        try:
+            while (batch := await self._context.read()) is not grpc.aio.EOF:
+                self._heartbeat.heard()
+                self.end.receive(batch)
+            self._finish("the adapter left")
+        except asyncio.CancelledError:
+            raise
+        except LinkProtocolError as error:
+            logger.warning("%s (%s) broke the link's rules: %s", self.name, self._door, error)
+            self.end.out.put_urgent(encode_refusal(f"protocol error: {error}", can_retry=True))
+            self._loop.call_later(CLOSE_TIMEOUT, self._finish, "protocol error")
+            self._begin_close()
+        except Exception as error:
+            self._finish(f"cannot read: {error!r}")
+
+    def _tick(self) -> None:
+        if not self._heartbeat.tick(time.monotonic()):
+            self._finish("the adapter does not answer")
+            return
+        self._ping_nonce += 1
+        self._ping_started = time.perf_counter()
+        self.end.out.put_urgent(encode_ping(self._ping_nonce))
+        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+
+    def on_pong(self, nonce: int) -> None:
+        """Of `Handler`."""
+        if nonce == self._ping_nonce:
+            self._on_ping(time.perf_counter() - self._ping_started)
+
+    # Calls
+
+    def on_call(self, entry: Entry, start: link_pb2.Open, request: bytes) -> None:
+        """Of `Handler`."""
+        method = METHODS.get(start.method)
+        if method is None:
+            error = MethodNotFoundError(f"Method not found: {start.method[:64]}")
+            self.end.abort(entry, _status(error))
+            return
+        run = self._run_stream if method.streaming else self._run_unary
+        entry.task = self._loop.create_task(run(entry, method, start, request))
+
+    def on_cancel(self, entry: Entry) -> None:
+        """Of `Handler`."""
+        self._stop_task(entry)
+
+    def _stop_task(self, entry: Entry) -> None:
+        task = entry.task
+        if task is not None and not task.done():
+            task.cancel()
+            self._unwinding.add(task)
+            task.add_done_callback(self._unwinding.discard)
+
+    def _expire(self, entry: Entry) -> None:
+        self.end.abort(entry, _status(DeadlineExceededError()))
+        self._stop_task(entry)
+
+    async def _run_unary(
+        self, entry: Entry, method: Method, start: link_pb2.Open, request: bytes
+    ) -> None:
+        timer = call = None
+        try:
+            call = read_call(start, self._door)
+            timer = self._limit(entry, call)
+            message = _parse(method, request)
+            answer = await self._service.unary(method.name, message, call, request)
+            self.end.respond(entry, answer.SerializeToString(), _metadata(call))
+        except asyncio.CancelledError:
+            # nothing to say where the adapter gave the call up, or its deadline has passed
+            self.end.abort(entry, _status(CallCancelledError()))
+            raise
+        except Exception as error:
+            self.end.finish(entry, _status(error), _metadata(call))
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _run_stream(
+        self, entry: Entry, method: Method, start: link_pb2.Open, request: bytes
+    ) -> None:
+        timer = call = None
+        metadata: dict[str, str] | None = None
+        try:
+            call = read_call(start, self._door)
+            timer = self._limit(entry, call)
+            message = _parse(method, request)
+            source = self._service.stream(method.name, message, call, request)
+            async with aclosing(source) as batches:
+                async for batch in batches:
+                    if metadata is None and (metadata := _metadata(call)):
+                        self.end.accept(entry, metadata)
+                    flow = self.end.send(entry, batch)
+                    if flow is not None and flow.pending_bytes > ROOM_BYTES:
+                        await self._room(flow)
+            self.end.finish(entry, b"", _metadata(call) if metadata is None else {})
+        except asyncio.CancelledError:
+            self.end.abort(entry, _status(CallCancelledError()))
+            raise
+        except Exception as error:
+            self.end.finish(entry, _status(error), _metadata(call) if metadata is None else {})
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _limit(self, entry: Entry, call: Call) -> asyncio.TimerHandle | None:
+        remaining = call.remaining()
+        if remaining is None:
+            return None
+        return self._loop.call_later(remaining + DEADLINE_SLACK, self._expire, entry)
+
+    async def _room(self, flow: Flow) -> None:
+        """Until the stream should ask its source for more. Who drops the flow ends the task."""
+        is_full = self.end.out.unsent_bytes > self._squeeze_bytes
+        limit = 0 if is_full else ROOM_BYTES
+        room = self._loop.create_future()
+
+        def look() -> None:
+            if flow.pending_bytes <= limit and not room.done():
+                room.set_result(None)
+
+        flow.on_room = look
+        try:
+            await room
+        finally:
+            flow.on_room = None
+
+
+def _parse(method: Method, request: bytes) -> ProtoMessage:
+    try:
+        return method.request.FromString(request)
+    except DecodeError:
+        name = method.request.DESCRIPTOR.full_name
+        raise InvalidParamsError(f"The request is not a serialized {name}") from None
+
+
+def _status(error: BaseException) -> bytes:
+    status: bytes = judge(error).to_status().SerializeToString()
+    return status
+
+
+def _metadata(call: Call | None) -> dict[str, str]:
+    return {EXTENSIONS: ",".join(call.activated)} if call is not None and call.activated else {}

@@ -1,0 +1,300 @@
+"""One link at the adapter: `AdapterEnd` on a gRPC stream. Reading and writing have a task each."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from gateway.link.frames import (
+    CONNECT_PATH,
+    VERSIONS,
+    WINDOW_BYTES,
+    Card,
+    Heartbeat,
+    Limits,
+    LinkError,
+    LinkProtocolError,
+    LinkRefusedError,
+    encode_ping,
+    link_frame,
+    read_card,
+    to_interfaces,
+)
+from gateway.pb import AgentInterface, link_pb2
+from transports.adapter_end import AdapterEnd
+
+logger = logging.getLogger(__name__)
+
+CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
+    # a link that broke must not come back on the connection that broke it
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How an adapter links; the defaults are the design's."""
+
+    versions: Sequence[int] = VERSIONS
+    window_bytes: int = WINDOW_BYTES
+    response_bytes: int = 256 * 1024 * 1024
+    """The largest response or event that is joined here."""
+    unsent_bytes: int = 64 * 1024 * 1024
+    """Requests that have not left; more, and new calls are refused."""
+    hello_timeout: float = 2.0
+    ping_interval: float | None = None
+    """None: as the core says."""
+    start_timeout: float | None = 30.0
+    """Until the first link stands; None: no limit."""
+    wait_timeout: float = 2.0
+    """How long a call waits for a link."""
+    answer_slack: float = 1.0
+    """After its deadline, a call that the core did not end is ended here."""
+    min_delay: float = 0.05
+    max_delay: float = 2.0
+    """Between attempts to link."""
+    channel_options: Sequence[tuple[str, Any]] = field(default_factory=tuple)
+
+
+class CoreLink:
+    """One link. `connect` gives it once the core has welcomed it; then `run` it."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        stream: Any,
+        welcome: link_pb2.Welcome,
+        *,
+        door: str,
+        options: LinkOptions,
+        on_card: Callable[[Card], None],
+        on_readiness: Callable[[bool, str], None],
+        on_ping: Callable[[float], None],
+    ):
+        self.limits = Limits(welcome.message_bytes, welcome.window_bytes, welcome.calls)
+        self.credential_names = tuple(welcome.credential_names)
+        self.end = AdapterEnd(
+            self,
+            self._wake,
+            door=door,
+            window=options.window_bytes,
+            limits=self.limits,
+            response_bytes=options.response_bytes,
+            unsent_bytes=options.unsent_bytes,
+        )
+        self.on_card = on_card
+        self.on_readiness = on_readiness
+        self.is_leaving = False
+        """No new calls."""
+        self.left: asyncio.Future[str]
+        """Done, with the reason, once the link takes no new calls."""
+        self._loop = asyncio.get_running_loop()
+        self.left = self._loop.create_future()
+        self._channel = channel
+        self._stream = stream
+        self._on_ping = on_ping
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self._idle: asyncio.Future[None] | None = None
+        interval = options.ping_interval or welcome.ping_interval
+        self._heartbeat = Heartbeat(interval, time.monotonic())
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._ping_nonce = 0
+        self._ping_started = 0.0
+
+    async def run(self) -> None:
+        """Until the link ends, whoever ends it. Leaves no call behind."""
+        tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
+        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+        try:
+            await self._over
+        finally:
+            self._ping_timer.cancel()
+            self._leave("the link was closed")
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            self._stream.cancel()
+            self.end.lost()
+            await self._channel.close()
+
+    def close(self, reason: str) -> None:
+        """End the link; its calls are lost."""
+        if not self._over.done():
+            self._over.set_result(reason)
+        self._leave(reason)
+
+    def leave(self, reason: str) -> None:
+        """Take no new calls, and end the link with the last call."""
+        self._leave(reason)
+        self.end.on_closed = self._close_if_idle
+        self._close_if_idle()
+
+    def _leave(self, reason: str) -> None:
+        self.is_leaving = True
+        if not self.left.done():
+            self.left.set_result(reason)
+
+    def _close_if_idle(self) -> None:
+        if not self.end.calls:
+            self.close("the last call has ended")
+
+    def _wake(self) -> None:
+        if (idle := self._idle) is not None:
+            self._idle = None
+            if not idle.done():
+                idle.set_result(None)
+
+    async def _write(self) -> None:
+        out = self.end.out
+        try:
+            while True:
+                if batch := out.take():
+                    # whatever becomes ready meanwhile makes the next batch
+                    await self._stream.write(batch)
+                else:
+                    self._idle = idle = self._loop.create_future()
+                    await idle
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            self.close("cancelled by the core")
+        except Exception as error:
+            self.close(f"cannot write: {_words(error)}")
+
+    async def _read(self) -> None:
+        try:
+            while (batch := await self._stream.read()) is not grpc.aio.EOF:
+                self._heartbeat.heard()
+                self.end.receive(batch)
+            self.close("the core ended it")
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            self.close("cancelled by the core")
+        except (LinkProtocolError, LinkRefusedError) as error:
+            logger.warning("the link to the core cannot go on: %s", error)
+            self.close(str(error))
+        except Exception as error:
+            self.close(f"cannot read: {_words(error)}")
+
+    def _tick(self) -> None:
+        if not self._heartbeat.tick(time.monotonic()):
+            self.close("the core does not answer")
+            return
+        self._ping_nonce += 1
+        self._ping_started = time.perf_counter()
+        self.end.out.put_urgent(encode_ping(self._ping_nonce))
+        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+
+    # Of `Handler`
+
+    def on_pong(self, nonce: int) -> None:
+        """The round trip of the last ping."""
+        if nonce == self._ping_nonce:
+            self._on_ping(time.perf_counter() - self._ping_started)
+
+    def on_goaway(self, reason: str) -> None:
+        """The core takes no more calls here."""
+        logger.info("the core takes no new calls: %s", reason)
+        self.leave(reason)
+
+
+async def connect(
+    address: str,
+    *,
+    door: str,
+    secret: bytes,
+    credentials: grpc.ChannelCredentials | None,
+    interfaces: Iterable[AgentInterface],
+    options: LinkOptions,
+    on_card: Callable[[Card], None],
+    on_readiness: Callable[[bool, str], None],
+    on_ping: Callable[[float], None],
+) -> CoreLink:
+    """Say hello to the core. Raises `LinkRefusedError` or another `LinkError`."""
+    settings = (*CHANNEL_OPTIONS, *options.channel_options)
+    channel = (
+        grpc.aio.insecure_channel(address, settings)
+        if credentials is None
+        else grpc.aio.secure_channel(address, credentials, settings)
+    )
+    try:
+        stream: Any = channel.stream_stream(
+            CONNECT_PATH, response_deserializer=link_pb2.Batch.FromString
+        )()
+        try:
+            async with asyncio.timeout(options.hello_timeout):
+                await stream.write(_hello(door, secret, interfaces, options))
+                batch = await stream.read()
+        except TimeoutError:
+            raise LinkError(f"the core at {address} does not answer") from None
+        except grpc.aio.AioRpcError as error:
+            raise LinkError(f"cannot reach the core at {address}: {_words(error)}") from None
+        except (asyncio.InvalidStateError, asyncio.CancelledError):
+            if _is_cancelled():
+                raise
+            raise LinkError(f"the core at {address} ended the link at once") from None
+        welcome = _read_welcome(batch, address, options)
+        link = CoreLink(
+            channel,
+            stream,
+            welcome,
+            door=door,
+            options=options,
+            on_card=on_card,
+            on_readiness=on_readiness,
+            on_ping=on_ping,
+        )
+        on_card(read_card(welcome.card))
+        on_readiness(welcome.readiness.ready, welcome.readiness.reason)
+        link.end.receive(link_pb2.Batch(frames=batch.frames[1:]))
+    except BaseException:
+        await channel.close()
+        raise
+    return link
+
+
+def _hello(
+    door: str, secret: bytes, interfaces: Iterable[AgentInterface], options: LinkOptions
+) -> bytes:
+    batch, frame = link_frame()
+    frame.hello.versions.extend(options.versions)
+    frame.hello.door = door
+    frame.hello.secret = secret
+    frame.hello.interfaces.extend(to_interfaces(interfaces))
+    frame.hello.window_bytes = options.window_bytes
+    return batch.SerializeToString()
+
+
+def _read_welcome(batch: Any, address: str, options: LinkOptions) -> link_pb2.Welcome:
+    if batch is grpc.aio.EOF or not batch.frames:
+        raise LinkError(f"the core at {address} ended the link at once")
+    frame = batch.frames[0]
+    if frame.HasField("refusal"):
+        raise LinkRefusedError(
+            f"the core at {address} refused the link: {frame.refusal.reason}",
+            can_retry=frame.refusal.retry,
+        )
+    if not frame.HasField("welcome") or frame.welcome.version not in options.versions:
+        raise LinkProtocolError(f"what listens at {address} is not a core that this adapter knows")
+    welcome: link_pb2.Welcome = frame.welcome
+    return welcome
+
+
+def _is_cancelled() -> bool:
+    """Tells a cancelled task from a call that the other side cancelled; grpc raises
+    `CancelledError` for both."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.details() or error.code().name
+    return repr(error)
