@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 from gateway.call import SERVICE_PARAMETERS
-
 from transports.http.card import PATH as CARD_PATH
 from transports.http.card import CardPage
 from transports.http.exchange import ClientGoneError, Exchange, MetadataNames

@@ -8,7 +8,6 @@ from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
 
 from gateway.pb import AgentCard
-
 from transports.http.exchange import Exchange, Headers
 from transports.jsonrpc import codec
 
@@ -46,7 +45,7 @@ class CardPage:
         elif exchange.method not in ("GET", "HEAD"):
             body = b'{"error":"Method not allowed; GET the agent card"}'
             await exchange.reply(405, body, extra=[(b"allow", _ALLOW)])
-        elif self._client.card is None:
+        elif not self._client.card.agent_card:
             body = b'{"error":"The agent card is not there yet; try again"}'
             await exchange.reply(503, body, extra=[(b"retry-after", b"1")])
         else:

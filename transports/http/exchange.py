@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway.call import VERSION, Call, Peer
-
 from transports.http.protocol import EXTENSION, Connection
 
 Headers = list[tuple[bytes, bytes]]

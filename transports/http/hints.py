@@ -4,7 +4,6 @@ import math
 
 from gateway.errors import Failure
 from gateway.pb import ProtoMessage, Task, TaskState
-
 from transports.http.exchange import Headers
 
 _POLL: Headers = [(b"retry-after", b"1")]

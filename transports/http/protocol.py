@@ -180,7 +180,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         if self._phase != _HEAD:  # pipelined behind another request
             self._enter(_HEAD)
-        self.scope["extensions"] = {EXTENSION: self}
+        self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         self._enter(_BODY)
@@ -257,9 +257,9 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer by the wire itself, before or instead of the application, and close."""
-        cycle = self.cycle
+        cycle: Any = self.cycle  # None before the first request
         if (
-            cycle
+            cycle is not None
             and cycle.response_started
             and not (cycle.response_complete and self._phase == _HEAD)
         ):

@@ -10,11 +10,10 @@ from urllib.parse import parse_qsl
 
 import orjson
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, JSONParseError
+
 from gateway.call import VERSION
 from gateway.errors import BY_REASON, Failure, ValidationError, judge
 from gateway.pb import ProtoMessage
-from google.protobuf.descriptor import FieldDescriptor
-
 from transports.http import routes, sse
 from transports.http.exchange import BodyTooLargeError, ClientGoneError, Exchange, Headers
 from transports.http.hints import challenge_headers, poll_headers, retry_headers
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _NO_STORE = (b"cache-control", b"no-store")
 
 
-class Refusal(Exception):  # noqa: N818 - an answer of HTTP itself, not a fault
+class Refusal(Exception):
     """An HTTP status that the error table does not have."""
 
     def __init__(self, status: int, failure: Failure, headers: Headers | None = None):
@@ -189,7 +188,7 @@ def query_value(kind: type[ProtoMessage], query: bytes) -> dict[str, Any]:
     return value
 
 
-def _query_scalar(field: FieldDescriptor, text: str) -> Any:
+def _query_scalar(field: Any, text: str) -> Any:
     if field.type == field.TYPE_BOOL:
         # the codec refuses text that stands for a truth value
         return {"true": True, "false": False}.get(text, text)

@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError
+
 from gateway.errors import Failure, judge
 from gateway.pb import ProtoMessage
-
 from transports.http import sse
 from transports.http.exchange import JSON, BodyTooLargeError, Exchange
 from transports.http.hints import challenge_headers, poll_headers, retry_headers

@@ -15,7 +15,6 @@ from typing import Any
 
 from gateway.config import Address
 from gateway.pb import AgentInterface
-
 from transports.http.app import App
 from transports.http.protocol import Bounds, Connection, Listener
 
@@ -89,7 +88,7 @@ class HttpTransport:
     def interfaces(self) -> list[AgentInterface]:
         """Entries for the agent card, JSON-RPC first (requirements S3, S35)."""
         scheme = "https" if self._options.tls else "http"
-        urls = [f"{scheme}://{a}" for a in self.addresses if not a.startswith("unix:")]
+        urls = [f"{scheme}://{_reachable(a)}" for a in self.addresses if not a.startswith("unix:")]
         base = self._options.path.rstrip("/")
         if self._options.public_url:
             urls, base = [self._options.public_url.rstrip("/")], ""
@@ -129,6 +128,13 @@ class HttpTransport:
         deadline = loop.time() + seconds
         while self._listener.state.tasks and (left := deadline - loop.time()) > 0:
             await asyncio.wait(tuple(self._listener.state.tasks), timeout=left)
+
+
+def _reachable(text: str) -> str:
+    """An address that listens everywhere, under a name that others may know it by."""
+    address = Address.parse(text)
+    everywhere = address.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    return str(Address(socket.gethostname(), address.port)) if everywhere else text
 
 
 def _tcp_socket(address: Address) -> socket.socket:

@@ -9,7 +9,6 @@ import asyncio
 from typing import Any, Protocol
 
 from gateway.errors import BY_REASON, Failure, FailureError, judge
-
 from transports.http.exchange import Exchange, Headers
 from transports.http.protocol import COMMENT
 from transports.jsonrpc.dispatch import Operation

@@ -7,9 +7,9 @@ import json
 from typing import Any, TypeVar
 
 import orjson
+
 from gateway.errors import ValidationError
 from gateway.pb import ProtoMessage
-
 from transports.jsonrpc.decoding import Refusal, filler
 from transports.jsonrpc.encoding import encoder
 

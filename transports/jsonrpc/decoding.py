@@ -20,8 +20,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-
 MAX_NESTING = 30
 """Protobuf parsers stop at 100 nested messages; a level of Struct takes three."""
 
@@ -34,7 +32,7 @@ Converter = Callable[[Any], Any]
 _SURROGATE = "holds half of a surrogate pair, which is not Unicode text"
 
 
-class Refusal(Exception):  # noqa: N818 - private to the codec, never seen by callers
+class Refusal(Exception):
     """What is wrong with a value, and where: path segments from the inside out."""
 
     def __init__(self, reason: str, *path: str):
@@ -51,13 +49,14 @@ class Refusal(Exception):  # noqa: N818 - private to the codec, never seen by ca
 _fillers: dict[str, Filler] = {}
 
 
-def filler(descriptor: Descriptor) -> Filler:
-    """The function that fills messages of this type from JSON; it raises `Refusal`."""
+def filler(descriptor: Any) -> Filler:
+    """The function that fills messages of this type from JSON; it raises `Refusal`. `descriptor`
+    is a protobuf Descriptor, whichever runtime made it."""
     known = _fillers.get(descriptor.full_name)
     return _compile(descriptor) if known is None else known
 
 
-def _compile(descriptor: Descriptor) -> Filler:
+def _compile(descriptor: Any) -> Filler:
     # JSON key -> proto name, setter, whether null is a value, the other name if that one wins
     table: dict[str, tuple[str, Setter, bool, str]] = {}
 
@@ -92,11 +91,11 @@ def _compile(descriptor: Descriptor) -> Filler:
     return fill
 
 
-def _full_type(field: FieldDescriptor) -> str:
+def _full_type(field: Any) -> str:
     return field.message_type.full_name if field.type == field.TYPE_MESSAGE else ""
 
 
-def _in_oneof(field: FieldDescriptor, setter: Setter) -> Setter:
+def _in_oneof(field: Any, setter: Setter) -> Setter:
     group = field.containing_oneof
     if group is None or len(group.fields) == 1:  # one member: proto3 `optional`
         return setter
@@ -111,7 +110,7 @@ def _in_oneof(field: FieldDescriptor, setter: Setter) -> Setter:
     return set_alone
 
 
-def _setter(field: FieldDescriptor) -> Setter:
+def _setter(field: Any) -> Setter:
     if field.type == field.TYPE_MESSAGE:
         if field.message_type.GetOptions().map_entry:
             return _map_setter(field)
@@ -179,7 +178,7 @@ def _messages_setter(name: str, fill: Filler) -> Setter:
     return set_messages
 
 
-def _map_setter(field: FieldDescriptor) -> Setter:
+def _map_setter(field: Any) -> Setter:
     name, item_field = field.name, field.message_type.fields_by_name["value"]
     if item_field.type == item_field.TYPE_MESSAGE:
         fill = filler(item_field.message_type)
@@ -198,7 +197,7 @@ def _map_setter(field: FieldDescriptor) -> Setter:
         target = getattr(message, name)
         key = ""
         try:
-            for key, item in value.items():  # noqa: B007 - read in the handlers
+            for key, item in value.items():
                 put(target, key, item)
         except Refusal as refusal:
             refusal.path.append(f"[{key}]")
@@ -209,7 +208,7 @@ def _map_setter(field: FieldDescriptor) -> Setter:
     return set_map
 
 
-def _converter(field: FieldDescriptor) -> Converter:
+def _converter(field: Any) -> Converter:
     match field.type:
         case field.TYPE_STRING:
             return _to_text
@@ -272,7 +271,7 @@ def _to_bytes(value: Any) -> bytes:
         raise Refusal("must be base64") from None
 
 
-def _enum_converter(enum: EnumDescriptor) -> Converter:
+def _enum_converter(enum: Any) -> Converter:
     numbers = {value.name: value.number for value in enum.values}
     known = frozenset(numbers.values())
     names = ", ".join(numbers)
@@ -283,7 +282,7 @@ def _enum_converter(enum: EnumDescriptor) -> Converter:
             if number is not None:
                 return number
         elif type(value) is int and value in known:
-            return value
+            return int(value)
         raise Refusal(f"must be one of {names}")
 
     return to_number

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 from a2a.utils.errors import MethodNotFoundError
-from gateway.pb import METHODS, Method, ProtoMessage
 
+from gateway.pb import METHODS, Method, ProtoMessage
 from transports.jsonrpc import codec
 from transports.jsonrpc.encoding import encoder
 

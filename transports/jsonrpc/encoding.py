@@ -15,7 +15,6 @@ from typing import Any
 
 from a2a.utils.errors import InvalidAgentResponseError
 from google.api.field_behavior_pb2 import REQUIRED, field_behavior
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 Encoder = Callable[[Any], Any]
 
@@ -27,8 +26,9 @@ _LAST_SECOND = 253_402_300_799  # 9999-12-31T23:59:59Z
 _encoders: dict[str, Encoder] = {}
 
 
-def encoder(descriptor: Descriptor) -> Encoder:
-    """The function that turns messages of this type into JSON values.
+def encoder(descriptor: Any) -> Encoder:
+    """The function that turns messages of this type into JSON values; `descriptor` is a protobuf
+    Descriptor, whichever runtime made it.
 
     The values may share empty lists between calls: serialize them, do not change them.
     """
@@ -36,7 +36,7 @@ def encoder(descriptor: Descriptor) -> Encoder:
     return _compile(descriptor) if known is None else known
 
 
-def _compile(descriptor: Descriptor) -> Encoder:
+def _compile(descriptor: Any) -> Encoder:
     table: dict[int, tuple[str, Encoder | None]] = {}
     defaults = {
         field.json_name: _empty(field) for field in descriptor.fields if _is_always_present(field)
@@ -56,7 +56,7 @@ def _compile(descriptor: Descriptor) -> Encoder:
     return encode
 
 
-def _is_always_present(field: FieldDescriptor) -> bool:
+def _is_always_present(field: Any) -> bool:
     # an unset message or enum has no honest value to show
     return (
         REQUIRED in field.GetOptions().Extensions[field_behavior]
@@ -65,17 +65,17 @@ def _is_always_present(field: FieldDescriptor) -> bool:
     )
 
 
-def _empty(field: FieldDescriptor) -> Any:
+def _empty(field: Any) -> Any:
     if field.is_repeated:
         return {} if _is_map(field) else []
     return field.default_value
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.type == field.TYPE_MESSAGE and field.message_type.GetOptions().map_entry
+def _is_map(field: Any) -> bool:
+    return bool(field.type == field.TYPE_MESSAGE and field.message_type.GetOptions().map_entry)
 
 
-def _field_encoder(field: FieldDescriptor) -> Encoder | None:
+def _field_encoder(field: Any) -> Encoder | None:
     if _is_map(field):
         item = _value_encoder(field.message_type.fields_by_name["value"])
         return dict if item is None else _map_encoder(item)
@@ -93,7 +93,7 @@ def _map_encoder(item: Encoder) -> Encoder:
     return lambda values: {key: item(values[key]) for key in values}
 
 
-def _value_encoder(field: FieldDescriptor) -> Encoder | None:
+def _value_encoder(field: Any) -> Encoder | None:
     """For one value of the field; None where the value is its own JSON."""
     match field.type:
         case field.TYPE_STRING | field.TYPE_BOOL | field.TYPE_INT32:

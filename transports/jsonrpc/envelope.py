@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
-from gateway.errors import Failure
 
+from gateway.errors import Failure
 from transports.jsonrpc import codec
 from transports.jsonrpc.errors import error_object
 

@@ -6,6 +6,12 @@ import math
 from typing import Any
 
 import pytest
+from google.api.field_behavior_pb2 import REQUIRED, field_behavior
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gateway.errors import ValidationError
 from gateway.pb import (
     METHODS,
@@ -26,11 +32,6 @@ from gateway.pb import (
     Timestamp,
     Value,
 )
-from google.api.field_behavior_pb2 import REQUIRED, field_behavior
-from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transports.jsonrpc import codec
 from transports.jsonrpc.decoding import MAX_NESTING
 
