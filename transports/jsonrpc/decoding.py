@@ -280,7 +280,7 @@ def _enum_converter(enum: Any) -> Converter:
         if type(value) is str:
             number = numbers.get(value)
             if number is not None:
-                return number
+                return int(number)
         elif type(value) is int and value in known:
             return int(value)
         raise Refusal(f"must be one of {names}")
