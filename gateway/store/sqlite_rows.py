@@ -19,7 +19,10 @@ size is padded with empty rows."""
 
 _WIDTH = len(INBOX_COLUMNS)
 _ROW = f"({', '.join('?' * _WIDTH)})"
-_STATEMENTS = {size: "INSERT INTO inbox VALUES " + ", ".join([_ROW] * size) for size in SIZES}
+_STATEMENTS = {
+    size: "INSERT INTO inbox VALUES " + ", ".join([_ROW] * size)  # noqa: S608
+    for size in SIZES
+}
 _NO_TASK = (None,) * 7
 _NO_EVENTS = (None,) * 3
 _NO_TURN = (None,) * 8
