@@ -59,6 +59,7 @@ class Metrics:
         self._link = Histogram()
         self._late_events = 0
         self._tasks: Callable[[], Mapping[str, int]] | None = None
+        self._entered: dict[str, int] = {}
         self._blocked: dict[str, int] = {}
 
     def call_ended(self, door: str, operation: str, code: str, seconds: float) -> None:
@@ -91,6 +92,10 @@ class Metrics:
     def late_event_dropped(self) -> None:
         """An agent emitted an event after the end of its task."""
         self._late_events += 1
+
+    def state_entered(self, state: str) -> None:
+        """A task entered a state."""
+        self._entered[state] = self._entered.get(state, 0) + 1
 
     def loop_blocked(self, agent: str) -> None:
         """The watchdog found the loop blocked while this agent ran."""
@@ -137,6 +142,12 @@ class Metrics:
             for state, value in self._tasks().items():
                 tasks.add_metric((state,), value)
             yield tasks
+        entered = core.CounterMetricFamily(
+            "a2a_gateway_task_states", "Tasks that entered a state", labels=("state",)
+        )
+        for state, value in self._entered.items():
+            entered.add_metric((state,), value)
+        yield entered
         for name, text, histogram in (
             ("a2a_gateway_store_commit_seconds", "Time of one store commit", self._commits),
             ("a2a_gateway_store_commit_writes", "Tasks that share one commit", self._writes),

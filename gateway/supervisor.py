@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import IO, Any, NoReturn
 
 EXIT_FAILED = 1
-EXIT_STATE = 5
 EXIT_DYING = 6
 
 CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
@@ -32,8 +31,6 @@ STEADY_AFTER = 30.0
 MOST_DEATHS = 10
 KILL_AFTER = 1.5
 """Seconds that a child may take beyond its grace."""
-LONGEST_SOCKET_PATH = 100
-"""Bytes; the system allows 108, and gRPC some fewer."""
 
 Config = dict[str, Any]
 Announce = Callable[[dict[str, dict[str, Any]], Config], None]
@@ -56,10 +53,10 @@ class Child:
         self.started_at = 0.0
         self.restart_at: float | None = None
         self.kill_at: float | None = None
-        self.was_killed = False
+        self.is_configured = False
 
-    def start(self, config: Config) -> None:
-        """Start the process and hand it its configuration."""
+    def start(self) -> None:
+        """Start the process, which loads its code and then waits for its configuration."""
         ours, theirs = socket.socketpair()
         theirs.set_inheritable(True)
         environment = {**environment_for_children(), CHANNEL_VARIABLE: str(theirs.fileno())}
@@ -77,16 +74,30 @@ class Child:
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
         )
         theirs.close()
-        ours.settimeout(READY_LIMIT)
-        with contextlib.suppress(OSError):  # it died at once, which SIGCHLD tells
-            ours.sendall(json.dumps(config, separators=(",", ":")).encode() + b"\n")
         ours.setblocking(False)
         self.channel = ours
+        self.is_configured = False
+
+    def configure(self, config: Config) -> None:
+        """Hand the configuration over, whereupon the process opens what it has to."""
+        if self.channel and not self.is_configured:
+            self.is_configured = True
+            self.channel.settimeout(READY_LIMIT)
+            self.tell(config)
+            self.channel.setblocking(False)
+
+    def order(self, message: dict[str, Any]) -> None:
+        """Tell a child that runs; one that still waits for its configuration just ends."""
+        if self.is_configured:
+            self.tell(message)
+        elif self.channel:
+            with contextlib.suppress(OSError):
+                self.channel.shutdown(socket.SHUT_WR)
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Send one order."""
+        """Send one message."""
         if self.channel:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it is dead, which SIGCHLD tells
                 self.channel.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self) -> bool:
@@ -173,9 +184,17 @@ class Supervisor:
     # children
 
     def _start(self, child: Child) -> None:
-        child.start(self._config)
+        child.start()
         assert child.channel
         self._selector.register(child.channel, selectors.EVENT_READ, child)
+        self._configure()
+
+    def _configure(self) -> None:
+        """Adapters load beside the core, and open their doors once it is there."""
+        self._core.configure(self._config)
+        if self._core.report is not None:
+            for child in self._adapters:
+                child.configure(self._config)
 
     def _read(self, child: Child) -> None:
         was_ready = child.report is not None
@@ -183,6 +202,7 @@ class Supervisor:
             self._close(child)
         if child.report is not None and not was_ready:
             self._pin_addresses(child)
+            self._configure()
             if not self._is_announced and all(c.report is not None for c in self._children):
                 self._is_announced = True
                 reports = {c.name: c.report for c in self._children if c.report is not None}
@@ -248,16 +268,16 @@ class Supervisor:
         for child in self._children:
             child.restart_at = None
         for child in self._adapters:
-            child.tell({"stop": self._config["grace"]})
+            child.order({"stop": self._config["grace"]})
             child.kill_at = self._stop_at + KILL_AFTER
-        self._core.tell({"drain": True})
+        self._core.order({"drain": True})
         self._stop_core_at_last()
 
     def _hurry(self) -> None:
         self._is_hurried = True
         now = time.monotonic()
         for child in self._children:
-            child.tell({"stop": 0})
+            child.order({"stop": 0})
             child.kill_at = now + KILL_AFTER
         self._core_is_told = True
 
@@ -266,7 +286,7 @@ class Supervisor:
             return
         self._core_is_told = True
         grace = max(0.0, self._stop_at - time.monotonic())
-        self._core.tell({"stop": grace})
+        self._core.order({"stop": grace})
         self._core.kill_at = time.monotonic() + grace + KILL_AFTER
 
     # time
@@ -321,22 +341,6 @@ def _ended(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-@contextlib.contextmanager
-def link_address(config: Config) -> Any:
-    """Where the core and the adapters meet: a socket that only this user can reach."""
-    if config["link"]["address"]:
-        yield config["link"]["address"]
-        return
-    folder = os.path.join(config["state_dir"], "link")
-    path = os.path.join(folder, "core.sock")
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        yield f"unix:{path}"
-        return
-    with tempfile.TemporaryDirectory(prefix="a2a-gateway-") as short:
-        yield f"unix:{os.path.join(short, 'core.sock')}"
-
-
 def command(module: str, *arguments: str) -> list[str]:
     """The command line that runs one of our modules under this interpreter."""
     # -P: a file of the user's current directory must not stand in for one of our modules; the
@@ -387,17 +391,10 @@ def supervise(config: Config) -> int:
     """Run the gateway to its end; gives the exit code."""
     from gateway.cli.announcement import announce
 
-    folder = config["state_dir"]
-    with contextlib.ExitStack() as stack:
-        try:
-            os.makedirs(folder, 0o700, exist_ok=True)
-            config["link"]["address"] = stack.enter_context(link_address(config))
-        except OSError as error:
-            say(f"the state directory {folder} cannot be used: {error.strerror}; give --state-dir")
-            return EXIT_STATE
-        config["link"]["secret"] = config["link"]["secret"] or os.urandom(32).hex()
-        core, adapters = children_for(config)
-        return Supervisor(config, core, adapters, announce).run()
+    # for this start of the gateway; it outlives each of the processes
+    config["link"]["secret"] = config["link"]["secret"] or os.urandom(32).hex()
+    core, adapters = children_for(config)
+    return Supervisor(config, core, adapters, announce).run()
 
 
 def main() -> None:

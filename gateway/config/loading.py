@@ -1,8 +1,10 @@
 """Makes one validated `Config` of all sources; its errors name the key, the value and the fix."""
 
 import difflib
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import UnionType
@@ -24,6 +26,8 @@ from gateway.config.sources import (
 from gateway.config.values import Address
 
 DAY = 86400.0
+LONGEST_SOCKET_PATH = 100
+"""Bytes; the system allows 107."""
 _SECRET_KEYS = frozenset({"token", "key", "password", "secret"})
 _REASONS = {
     "bool_parsing": "is neither true nor false",
@@ -111,6 +115,9 @@ def _fill_defaults(tree: Tree, environment: Mapping[str, str]) -> None:
         tree["state_dir"] = str(default_state_dir(environment))
     else:
         tree["state_dir"] = str(Path(str(tree["state_dir"])).expanduser().absolute())
+    link = tree.setdefault("link", {})
+    if isinstance(link, dict) and not link.get("address"):
+        link["address"] = default_link(Path(tree["state_dir"]), environment)
     if not tree.get("store"):
         tree["store"] = f"sqlite://{Path(tree['state_dir']) / 'tasks.db'}"
     in_memory = tree["store"] == "memory:"
@@ -126,6 +133,17 @@ def default_state_dir(environment: Mapping[str, str]) -> Path:
     # the XDG specification has relative paths ignored
     base = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
     return base / "a2a-gateway"
+
+
+def default_link(state_dir: Path, environment: Mapping[str, str]) -> str:
+    """A socket in the state directory, which adapters find by the same rule. A path that is too
+    long for a socket gives way to one in the user's runtime directory, or in the temporary one."""
+    path = state_dir / "link" / "core.sock"
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        name = hashlib.blake2b(os.fsencode(state_dir), digest_size=8).hexdigest()
+        runtime = environment.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        path = Path(runtime) / f"a2a-gateway-{os.getuid()}-{name}" / "core.sock"
+    return f"unix:{path}"
 
 
 def _validate(tree: Tree, sources: Sequence[Source], transports: Sequence[str]) -> Config:
@@ -241,8 +259,13 @@ def _suggest(key: Key, as_variable: bool) -> str:
     return f"; known are {', '.join(known)}"
 
 
-def _refuse_open_doors(config: Config) -> Any:
+def _refuse_open_doors(config: Config) -> Iterator[str]:
     doors = config.transports
+    if not Address.parse(config.link.address).is_local:
+        yield (
+            f"link.address: {config.link.address} can be reached from other machines, and the link "
+            "is not encrypted; use a Unix socket, or 127.0.0.1"
+        )
     if doors.grpc is None and doors.http is None:
         yield "transports: every door is off; name one, such as --transport http=127.0.0.1:41242"
     if config.access.is_configured or config.access.allow_anonymous:

@@ -153,6 +153,7 @@ class HttpDoor:
     """Where JSON-RPC is; REST paths stand below it."""
     keep_alive: Interval = 15.0
     """Seconds of silence after which a stream gets a comment line."""
+    tls: Tls | None = None
     public_url: str = ""
     """What the card says instead of the address, where a proxy stands before the door."""
 

@@ -1,0 +1,145 @@
+"""The adapter process: one way to the core, and the doors that use it.
+
+An adapter holds no state that matters: killing it loses no task.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.call import Call
+from gateway.config import Config, HttpDoor
+from gateway.errors import FailureError
+from gateway.link.frames import LinkError
+from gateway.metrics import Metrics
+from gateway.pb import ProtoMessage
+from gateway.process import (
+    EXIT_ADDRESS,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    Channel,
+    StartError,
+    cannot_listen,
+)
+from gateway.process import run as run_process
+from transports import transport
+from transports.core import Answer, CoreClient
+
+logger = logging.getLogger(__name__)
+
+
+class CountingClient(CoreClient):
+    """Counts the calls that doors make."""
+
+    def __init__(self, metrics: Metrics, *arguments: Any, **options: Any):
+        super().__init__(*arguments, on_ping=metrics.link_answered, **options)
+        self._metrics = metrics
+
+    async def unary(self, method: str, request: ProtoMessage, call: Call) -> Answer:
+        """As the client does."""
+        started = time.perf_counter()
+        code = "CANCELLED"
+        try:
+            answer = await super().unary(method, request, call)
+            code = "OK"
+            return answer
+        except FailureError as error:
+            code = error.failure.row.code.name
+            raise
+        finally:
+            self._metrics.call_ended(call.door, method, code, time.perf_counter() - started)
+
+
+class Adapter:
+    """The doors of one process."""
+
+    def __init__(self, config: Config, metrics: Metrics):
+        self._config = config
+        secret = config.link.secret
+        self._client = CountingClient(
+            metrics,
+            config.link.address,
+            door="adapter",
+            secret=secret.reveal().encode() if secret else b"",
+        )
+        self._doors: dict[str, Any] = {}
+        try:
+            if config.transports.http:
+                self._doors["http"] = _http(config.transports.http, self._client)
+        except LookupError as error:
+            raise StartError(str(error), EXIT_USAGE) from None
+
+    async def start(self) -> Mapping[str, Any]:
+        """Join the core, then open the doors. Raises `StartError`."""
+        try:
+            await self._client.start()
+        except LinkError as error:
+            raise StartError(f"the core cannot be joined: {error}") from None
+        opened: dict[str, list[str]] = {}
+        for name, door in self._doors.items():
+            opened[name] = await self._open(name, door)
+        self._client.set_interfaces(
+            [entry for door in self._doors.values() for entry in door.interfaces()]
+        )
+        return {"doors": opened}
+
+    async def _open(self, name: str, door: Any) -> list[str]:
+        try:
+            return list(await door.start())
+        except OSError as error:
+            raise StartError(cannot_listen(name, self._asked(name), error), EXIT_ADDRESS) from None
+        except ValueError as error:
+            raise StartError(f"transports.{name}: {error}", EXIT_USAGE) from None
+
+    def _asked(self, name: str) -> str:
+        return ", ".join(getattr(self._config.transports, name).address)
+
+    async def drain(self) -> None:
+        """Nothing: `stop` lets calls end by itself."""
+
+    async def stop(self, grace: float) -> None:
+        """Close the doors, let their calls end, leave the core."""
+        end = time.monotonic() + grace
+        await asyncio.gather(*(door.stop(grace) for door in self._doors.values()))
+        await self._client.stop(max(0.0, end - time.monotonic()))
+
+
+def _http(section: HttpDoor, client: CoreClient) -> Any:
+    from transports.http.protocol import Bounds
+    from transports.http.server import Options, Tls
+
+    tls = section.tls
+    options = Options(
+        address=section.address,
+        path=section.path,
+        public_url=section.public_url,
+        tls=Tls(tls.certificate, tls.key, tls.client_ca) if tls else None,
+        bounds=Bounds(keep_alive=section.keep_alive),
+    )
+    return transport("http")(client, options)
+
+
+def run(config: Config, channel: Channel | None = None) -> int:
+    """Run the adapter to its end; gives the exit code."""
+    return run_process("adapter", Adapter, channel=channel, config=config)
+
+
+def main() -> None:
+    """As a child of the supervisor."""
+    channel = Channel.inherit()
+    if channel is None:
+        sys.exit("a2a-gateway: this is for the supervisor to start; use: a2a-gateway adapter")
+    with contextlib.suppress(LookupError):  # an unknown name becomes an error with words later
+        for name in sys.argv[1:]:
+            transport(name)  # loaded now, while the core starts
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(run(channel.read_config(), channel))
+    sys.exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()
