@@ -1,6 +1,7 @@
 """The ProtoJSON codec against google.protobuf's own, and where it is stricter."""
 
 import base64
+import contextlib
 import json
 import math
 from typing import Any
@@ -200,10 +201,8 @@ def test_never_reads_otherwise_than_protobuf(case: tuple[type[ProtoMessage], Any
 @settings(max_examples=100, deadline=None)
 def test_any_json_decodes_or_is_refused(kind: type[ProtoMessage], value: Any) -> None:
     """Never another exception than ValidationError."""
-    try:
+    with contextlib.suppress(ValidationError):
         codec.decode(kind, value)
-    except ValidationError:
-        pass
 
 
 def refused(kind: type[ProtoMessage], value: Any) -> tuple[str, str]:
