@@ -107,11 +107,13 @@ class Call:
             call.version = version.strip()
         if extensions := values.get(EXTENSIONS):
             # dict: order kept, repeats dropped
-            call.extensions = tuple(dict.fromkeys(filter(None, map(str.strip, extensions.split(",")))))
+            call.extensions = tuple(
+                dict.fromkeys(filter(None, map(str.strip, extensions.split(","))))
+            )
         if key := values.get(IDEMPOTENCY_KEY):
             if len(key) > MAX_KEY_LENGTH:
                 raise InvalidParamsError(
-                    f"{IDEMPOTENCY_KEY} is longer than {MAX_KEY_LENGTH} characters; send a shorter one"
+                    f"{IDEMPOTENCY_KEY} has over {MAX_KEY_LENGTH} characters; send a shorter one"
                 )
             call.idempotency_key = key
         if cursor := values.get(CURSOR):

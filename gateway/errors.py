@@ -33,6 +33,38 @@ from a2a.utils.errors import (
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+__all__ = [
+    "BY_REASON",
+    "TABLE",
+    "A2AError",
+    "CallCancelledError",
+    "Code",
+    "ContentTypeNotSupportedError",
+    "DeadlineExceededError",
+    "ExtendedAgentCardNotConfiguredError",
+    "ExtensionSupportRequiredError",
+    "Failure",
+    "FailureError",
+    "InternalError",
+    "InvalidAgentResponseError",
+    "InvalidParamsError",
+    "InvalidRequestError",
+    "JSONParseError",
+    "MethodNotFoundError",
+    "PermissionDeniedError",
+    "PushNotificationNotSupportedError",
+    "ResourceExhaustedError",
+    "Row",
+    "TaskNotCancelableError",
+    "TaskNotFoundError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnsupportedOperationError",
+    "ValidationError",
+    "VersionNotSupportedError",
+    "judge",
+]
+
 logger = logging.getLogger(__name__)
 
 A2A_DOMAIN = "a2a-protocol.org"

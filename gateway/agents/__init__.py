@@ -9,7 +9,7 @@ from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, Task
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Turn:
     """One run of the agent for one message. The runtime makes it; `emit` is the runtime's.
 

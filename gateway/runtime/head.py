@@ -168,14 +168,14 @@ def status_event(state: int, task_id: str, context_id: str, text: str) -> TaskSt
     return event
 
 
-_TAGS = {
-    field.message_type.full_name: bytes([field.number << 3 | 2])
-    for field in StreamResponse.DESCRIPTOR.fields
-}
-STATUS_TAG = _TAGS["lf.a2a.v1.TaskStatusUpdateEvent"]
-ARTIFACT_TAG = _TAGS["lf.a2a.v1.TaskArtifactUpdateEvent"]
-TASK_TAG = _TAGS["lf.a2a.v1.Task"]
-MESSAGE_TAG = _TAGS["lf.a2a.v1.Message"]
+def _tag(number: int) -> bytes:
+    return bytes((number << 3 | 2,))  # wire type 2: a length and bytes
+
+
+TASK_TAG = _tag(StreamResponse.TASK_FIELD_NUMBER)
+MESSAGE_TAG = _tag(StreamResponse.MESSAGE_FIELD_NUMBER)
+STATUS_TAG = _tag(StreamResponse.STATUS_UPDATE_FIELD_NUMBER)
+ARTIFACT_TAG = _tag(StreamResponse.ARTIFACT_UPDATE_FIELD_NUMBER)
 
 
 def pack(tag: bytes, body: bytes) -> bytes:

@@ -67,6 +67,7 @@ class LiveTask:
         "id",
         "is_broken",
         "is_deleted",
+        "is_lost",
         "is_stored",
         "queue",
         "readers",
@@ -79,6 +80,7 @@ class LiveTask:
         "snapshot_seq",
         "tail",
         "turn",
+        "turns",
         "version",
     )
 
@@ -90,11 +92,15 @@ class LiveTask:
         self.head: Head | None = None
         self.created_us = 0
         self.turn: LiveTurn | None = None
+        self.turns: list[LiveTurn] = []
+        """Turns with changes that are not stored yet, the running one among them."""
         self.queue: deque[LiveTurn] = deque()
         self.readers = 0
         self.is_stored = False
         self.is_broken = False
         """The store refused a write; the head is being brought back to what is stored."""
+        self.is_lost = False
+        """The store kept refusing; what is in memory is not what is stored."""
         self.is_deleted = False
         self.version = self.saved_version = 0
         self.seq = self.saved_seq = self.snapshot_seq = 0
@@ -280,7 +286,9 @@ class LiveTask:
 
     def _check_ids(self, task_id: str, context_id: str) -> None:
         if task_id != self.id:
-            raise InvalidAgentResponseError(f"the event names task {task_id}, the turn is {self.id}")
+            raise InvalidAgentResponseError(
+                f"the event names task {task_id}, the turn is {self.id}"
+            )
         if context_id != self.context_id:
             raise InvalidAgentResponseError(
                 f"the event names context {context_id}, the turn's is {self.context_id}"
@@ -331,6 +339,7 @@ class LiveTask:
     def begin(self, turn: LiveTurn, *, is_row_stored: bool = False) -> None:
         """Make `turn` the running one; its agent starts when its record is stored."""
         self.turn = turn
+        self.turns.append(turn)
         if self.head is not None:
             self.head.add_user_message(turn.request.message)
             turn.task = Task()
@@ -447,6 +456,7 @@ class LiveTask:
             self.saved_state = write.task.state
         if write.events:
             self._extend_tail(write.events)  # type: ignore[arg-type]
+        self._drop_stored_turns()
         turn = self.turn
         if turn is not None and not turn.is_running and turn.begin_version <= self.saved_version:
             self.runtime.start_turn(turn)
@@ -455,6 +465,10 @@ class LiveTask:
             self._flush()
         elif self.turn is None:
             self.runtime.release(self)
+
+    def _drop_stored_turns(self) -> None:
+        saved = self.saved_version
+        self.turns = [t for t in self.turns if not 0 < t.ended_version <= saved]
 
     def _extend_tail(self, events: list[LogEvent]) -> None:
         tail = self.tail
@@ -501,23 +515,26 @@ class LiveTask:
         ):
             await self.changed()
 
-    async def snapshot(self) -> Task:
-        """A copy of the task as it stands, once that is stored. Raises `InternalError` where it
-        could not be stored."""
+    async def snapshot(self) -> tuple[int, Task]:
+        """The last sequence number and a copy of the task that includes it, once that is stored.
+        Raises `InternalError` where it could not be stored."""
         while True:
             head = self.head
             assert head is not None
-            version = self.version
+            version, seq = self.version, self.seq
             copy = Task()
             copy.CopyFrom(head.task)
             while self.saved_version < version and not self.is_broken:
                 await self.changed()
             if not self.is_broken:
-                return copy
-            while self.is_broken:
-                await self.changed()
-            if self.turn is not None and self.turn.failure is not None:
+                return seq, copy
+            await self._repaired()
+            if self.is_lost:
                 raise InternalError("The task could not be stored; try again")
+
+    async def _repaired(self) -> None:
+        while self.is_broken:
+            await self.changed()
 
     def tail_after(self, seq: int) -> list[LogEvent] | None:
         """Stored events above `seq` that are in memory; None where older ones must be read."""

@@ -23,6 +23,7 @@ class LiveTurn(Turn):
         "failure",
         "is_cancelling",
         "is_closed",
+        "is_queued",
         "is_running",
         "live",
         "reply",
@@ -54,7 +55,10 @@ class LiveTurn(Turn):
         """The direct answer, where the agent gave one instead of a task."""
         self.failure: BaseException | None = None
         """Why there is no answer at all."""
+        self.is_queued = False
+        """Its record is stored; it waits behind another turn of the task."""
         self.is_running = False
+        """Handed to the runner, which may let it wait for a place."""
         self.is_closed = False
         """Events are dropped from now on."""
         self.is_cancelling = False
@@ -72,15 +76,21 @@ class LiveTurn(Turn):
 
     @property
     def has_answer(self) -> bool:
-        """Whether a blocking send may return: terminal, interrupted, ended or failed, and stored."""
+        """Whether a blocking send may return: settled, ended or failed, and that stored."""
         if self.failure is not None:
             return True
         saved = self.live.saved_version
         return 0 < self.settled_version <= saved or 0 < self.ended_version <= saved
 
     @property
-    def has_started_task(self) -> bool:
-        """Whether `returnImmediately` may return: the task exists and holds the message."""
+    def has_begun(self) -> bool:
+        """Whether the stream of the turn has something to show: its task exists and holds the
+        message, or there is an answer already."""
         return self.has_answer or (
             self.live.is_stored and 0 < self.begin_version <= self.live.saved_version
         )
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether `returnImmediately` may return: the task exists and the message is stored."""
+        return self.is_queued or self.has_begun

@@ -1,0 +1,513 @@
+"""The runtime: takes messages, gives answers, reads tasks. `gateway.service` has authenticated
+and validated what comes in here.
+
+Walk of a message: `send` makes a turn and its record; `LiveTask.begin` stores the record;
+`Runner` starts the agent; `LiveTask.accept` applies each event; `Journal` stores them in groups;
+readers (`reading`) see what is stored.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Coroutine
+
+from gateway.agents import Agent
+from gateway.call import Call, Scope
+from gateway.errors import (
+    InternalError,
+    ResourceExhaustedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnavailableError,
+    UnsupportedOperationError,
+    ValidationError,
+)
+from gateway.ids import new_id
+from gateway.pb import TERMINAL_STATES, Event, SendMessageRequest, Task, TaskState
+from gateway.runtime.contexts import Contexts
+from gateway.runtime.journal import Journal
+from gateway.runtime.live import LiveTask
+from gateway.runtime.options import RuntimeObserver, RuntimeOptions, SilentObserver
+from gateway.runtime.reading import Repeated, Sent, subscription
+from gateway.runtime.recovery import NOT_STORED, fail_open_turns, load, store_failure
+from gateway.runtime.retention import Retention
+from gateway.runtime.runner import Runner
+from gateway.runtime.turn import LiveTurn
+from gateway.store import KeyConflictError, LogEvent, Query, Store, StoreError, TurnRow, Write
+
+logger = logging.getLogger(__name__)
+
+MAX_RELATED = 16
+"""Referenced tasks that are loaded for the agent."""
+BUSY = "Task is already working."
+
+
+class Runtime:
+    """One agent, one store, all tasks. Lives in one event loop."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store,
+        options: RuntimeOptions | None = None,
+        observer: RuntimeObserver | None = None,
+    ) -> None:
+        self.options = options or RuntimeOptions()
+        self.store = store
+        self.agent = agent
+        self._observer = observer or SilentObserver()
+        self.contexts = Contexts(self.options.context_idle)
+        self._live: dict[tuple[Scope, str], LiveTask] = {}
+        self._loading: dict[tuple[Scope, str], asyncio.Future[LiveTask]] = {}
+        self._keyed: dict[tuple[Scope, str], tuple[bytes, asyncio.Future[Sent | Repeated]]] = {}
+        self._queued = 0
+        self._background: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Open the store, end what the last core left open, start the agent. Raises
+        `StoreError` and `AgentError`."""
+        self.loop = asyncio.get_running_loop()
+        self.journal = Journal(self.store, self._observer.committed)
+        self.runner = Runner(
+            self.agent, self.options.running, self.options.cancel_timeout, self._turn_ended
+        )
+        await self.store.open()
+        if count := await fail_open_turns(self.store):
+            logger.warning("%d turns of the last run were cut off; their tasks are FAILED", count)
+        await self.agent.start()
+        self.retention = Retention(self.store, self.options, self._expired)
+        self.retention.start()
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Take no more messages, let turns end within `grace`, store what is left, close."""
+        self._is_stopping = True
+        await self.runner.stop(grace)
+        for live in self._live.values():
+            live.wake()
+        await self.retention.stop()
+        for task in self._background:
+            task.cancel()
+        await self.journal.flush()
+        await self.agent.stop()
+        await self.store.close()
+
+    # -- figures for metrics --------------------------------------------------------------
+
+    @property
+    def running_turns(self) -> int:
+        """Turns whose agent runs."""
+        return len(self.runner.running)
+
+    @property
+    def waiting_turns(self) -> int:
+        """Turns that wait for their agent."""
+        return self.runner.waiting + self._queued
+
+    @property
+    def live_tasks(self) -> int:
+        """Tasks in memory."""
+        return len(self._live)
+
+    @property
+    def readers(self) -> int:
+        """Open readers of logs."""
+        return sum(live.readers for live in self._live.values())
+
+    # -- sending --------------------------------------------------------------------------
+
+    async def send(self, call: Call, request: SendMessageRequest) -> Sent | Repeated:
+        """Start a turn for a message, or queue it behind the running one of its task. Under an
+        idempotency key that has been used the first outcome is given. Raises `TaskNotFoundError`,
+        `UnsupportedOperationError`, `ResourceExhaustedError`, `ValidationError`."""
+        if self._is_stopping:
+            raise UnavailableError("The gateway is stopping; send again to its successor")
+        if not call.idempotency_key:
+            return await self._send(call, request, b"")
+        return await self._send_once(call, request)
+
+    async def _send_once(self, call: Call, request: SendMessageRequest) -> Sent | Repeated:
+        scope, key = call.scope, call.idempotency_key
+        digest = hashlib.blake2b(
+            request.SerializeToString(deterministic=True), digest_size=16
+        ).digest()
+        known = self._keyed.get((scope, key))
+        if known is not None:
+            self._check_digest(known[0], digest)
+            return await asyncio.shield(known[1])
+        first: asyncio.Future[Sent | Repeated] = self.loop.create_future()
+        self._keyed[scope, key] = (digest, first)
+        try:
+            row = await self.store.turn_by_key(scope, key)
+            if row is not None:
+                self._check_digest(row.digest, digest)
+                sent: Sent | Repeated = Repeated(self, row)
+            else:
+                sent = await self._send(call, request, digest)
+        except BaseException as error:
+            del self._keyed[scope, key]
+            # who waits for this one may try for itself
+            first.set_exception(
+                error
+                if isinstance(error, Exception)
+                else UnavailableError("the first send under this key was given up; send again")
+            )
+            first.exception()  # nobody has to look at it
+            raise
+        first.set_result(sent)
+        if isinstance(sent, Repeated):
+            del self._keyed[scope, key]
+        return sent
+
+    def _check_digest(self, known: bytes, digest: bytes) -> None:
+        if known != digest:
+            raise ValidationError(
+                ("idempotency-key", "was used for another request; use a new key for a new request")
+            )
+
+    async def _send(self, call: Call, request: SendMessageRequest, digest: bytes) -> Sent:
+        message = request.message
+        scope = call.scope
+        if message.task_id:
+            live = await self.live(scope, message.task_id)
+            self._check_follow_up(live, request)
+        else:
+            context_id = message.context_id or new_id()
+            self._check_context(scope, context_id)
+            self._check_room()
+            live = LiveTask(self, scope, new_id(), context_id)
+        related = await self._related(scope, request) if message.reference_task_ids else []
+        message.task_id, message.context_id = live.id, live.context_id
+        row = TurnRow(
+            scope,
+            new_id(),
+            live.id,
+            live.context_id,
+            call.idempotency_key,
+            digest,
+            request.SerializeToString(),
+            time.time_ns() // 1000,
+        )
+        turn = LiveTurn(call, request, live, row, related)
+        if related and live.head is not None:
+            # loading them took time
+            self._check_follow_up(live, request)
+        self._enter(live, turn)
+        return Sent(turn)
+
+    def _enter(self, live: LiveTask, turn: LiveTurn) -> None:
+        # a task that was loaded may have left memory while related ones were read
+        self.attach(live)
+        if self.options.exclusive:
+            self.contexts.enter(live.scope, live.context_id)
+        if live.turn is None:
+            live.begin(turn)
+            return
+        live.queue.append(turn)
+        self._queued += 1
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                turn.failure = self._not_stored(error)
+            turn.is_queued = error is None
+            live.wake()
+
+        self.journal.write(Write(live.scope, live.id, turn=turn.row), done)
+
+    def _check_follow_up(self, live: LiveTask, request: SendMessageRequest) -> None:
+        context_id = request.message.context_id
+        if context_id and context_id != live.context_id:
+            raise ValidationError(
+                ("message.contextId", "is not the context of the task; leave it out or correct it")
+            )
+        if live.is_terminal:
+            raise UnsupportedOperationError(
+                f"Task {live.id} has ended; send a new message that refers to it"
+            )
+        if live.turn is not None:
+            if self.options.exclusive:
+                raise UnsupportedOperationError(BUSY)
+            if len(live.queue) >= self.options.waiting_per_task:
+                raise ResourceExhaustedError(
+                    f"{len(live.queue)} messages wait for task {live.id} already; try again later"
+                )
+        else:
+            self._check_context(live.scope, live.context_id)
+        self._check_room()
+
+    def _check_context(self, scope: Scope, context_id: str) -> None:
+        if self.options.exclusive and self.contexts.is_busy(scope, context_id):
+            raise UnsupportedOperationError(BUSY)
+
+    def _check_room(self) -> None:
+        waiting = self.waiting_turns
+        if waiting >= self.options.waiting:
+            raise ResourceExhaustedError(
+                f"{self.running_turns} turns run and {waiting} wait; try again later"
+            )
+
+    async def _related(self, scope: Scope, request: SendMessageRequest) -> list[Task]:
+        related = []
+        for task_id in request.message.reference_task_ids[:MAX_RELATED]:
+            try:
+                related.append(await self.task(scope, task_id))
+            except TaskNotFoundError:
+                # a reference is a hint; one that leads nowhere stops no message
+                continue
+        return related
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def start_turn(self, turn: LiveTurn) -> None:
+        """The turn's record is stored: its agent may start."""
+        self.runner.start(turn)
+
+    def _turn_ended(self, turn: LiveTurn) -> None:
+        live = turn.live
+        if turn.row.key:
+            _ = self._spawn(self._forget_key(turn))
+        if self.options.exclusive:
+            self.contexts.leave(live.scope, live.context_id)
+        live.turn = None
+        while live.queue and live.turn is None:
+            self._next_turn(live)
+        live.wake()
+        self.release(live)
+
+    def _next_turn(self, live: LiveTask) -> None:
+        turn = live.queue.popleft()
+        self._queued -= 1
+        if turn.failure is None and not live.is_terminal and not live.is_broken:
+            live.begin(turn, is_row_stored=True)
+            return
+        turn.failure = turn.failure or UnsupportedOperationError(
+            f"Task {live.id} has ended before the message's turn came"
+        )
+        if self.options.exclusive:
+            self.contexts.leave(live.scope, live.context_id)
+
+        def done(error: StoreError | None) -> None:
+            self._keyed.pop((live.scope, turn.row.key), None)
+            if error is not None:
+                logger.error("the end of a turn was not stored", exc_info=error)
+
+        self.journal.write(Write(live.scope, live.id, ended_turn=turn.row.id), done)
+
+    async def _forget_key(self, turn: LiveTurn) -> None:
+        """From now on the store answers for the turn's key; not before its end is stored."""
+        live = turn.live
+        while not (0 < turn.ended_version <= live.saved_version or live.is_lost):
+            await live.changed()
+        self._keyed.pop((live.scope, turn.row.key), None)
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def live(self, scope: Scope, task_id: str) -> LiveTask:
+        """The task in memory, loaded where it is not. The caller has to use it before it awaits
+        anything else. Raises `TaskNotFoundError`."""
+        key = (scope, task_id)
+        while True:
+            live = self._live.get(key)
+            if live is not None:
+                if live.head is None or not live.is_stored:
+                    break  # only its agent knows of it so far
+                return live
+            loading = self._loading.get(key)
+            if loading is None:
+                return await self._load(key)
+            try:
+                await asyncio.shield(loading)
+            except (TaskNotFoundError, StoreError):
+                break
+        raise TaskNotFoundError(f"Task not found: {task_id}")
+
+    async def _load(self, key: tuple[Scope, str]) -> LiveTask:
+        future: asyncio.Future[LiveTask] = self.loop.create_future()
+        self._loading[key] = future
+        try:
+            stored = await load(self.store, *key)
+            if stored is None:
+                raise TaskNotFoundError(f"Task not found: {key[1]}")
+            live = LiveTask.from_row(self, *stored)
+        except BaseException as error:
+            future.set_exception(
+                error
+                if isinstance(error, Exception)
+                else TaskNotFoundError(f"Task not found: {key[1]}")
+            )
+            future.exception()
+            raise
+        finally:
+            del self._loading[key]
+        self._live[key] = live
+        # nobody may want it after all: look again when the caller has had its turn
+        self.loop.call_soon(self.release, live)
+        future.set_result(live)
+        return live
+
+    async def task(self, scope: Scope, task_id: str) -> Task:
+        """The task as stored. Raises `TaskNotFoundError`."""
+        live = self._live.get((scope, task_id))
+        if live is not None and live.head is not None and live.is_stored:
+            return (await live.snapshot())[1]
+        if live is None:
+            stored = await load(self.store, scope, task_id)
+            if stored is not None:
+                return stored[1].task
+        raise TaskNotFoundError(f"Task not found: {task_id}")
+
+    async def tasks(self, scope: Scope, query: Query) -> tuple[list[Task], bool, int]:
+        """One page of the scope's tasks, whether more follow, and how many there are in all."""
+        page = await self.store.tasks(scope, query)
+        tasks = []
+        for row in page.rows:
+            if (scope, row.id) in self._live:
+                tasks.append(await self.task(scope, row.id))
+            else:
+                assert row.snapshot is not None
+                tasks.append(Task.FromString(row.snapshot))
+        return tasks, page.has_more, page.total
+
+    async def subscribe(
+        self, scope: Scope, task_id: str, after: int | None = None
+    ) -> AsyncIterator[list[LogEvent]]:
+        """The task, then its events to its end; with `after` the events above it, of an ended
+        task too. Raises `TaskNotFoundError`, `UnsupportedOperationError`."""
+        live = await self.live(scope, task_id)
+        if after is None and live.is_terminal:
+            raise UnsupportedOperationError(f"Task {task_id} has ended; read it with GetTask")
+        return subscription(live, after)
+
+    # -- cancelling -----------------------------------------------------------------------
+
+    async def cancel(self, call: Call, task_id: str) -> Task:
+        """Cancel a task and return it; a canceled one is returned as it is. Raises
+        `TaskNotFoundError`, `TaskNotCancelableError`."""
+        live = await self.live(call.scope, task_id)
+        # a reader's hold: the task stays in memory until it has been looked at
+        live.readers += 1
+        try:
+            while not live.is_ended:
+                work = None if live.is_terminal else self._start_cancel(call, live)
+                await (live.changed() if work is None else asyncio.shield(work))
+            _, task = await live.snapshot()
+        finally:
+            live.readers -= 1
+            self.release(live)
+        if task.status.state != TaskState.TASK_STATE_CANCELED:
+            name = TaskState.Name(task.status.state)
+            raise TaskNotCancelableError(f"Task {task_id} has ended already ({name})")
+        return task
+
+    def _start_cancel(self, call: Call, live: LiveTask) -> asyncio.Task[None] | None:
+        """Begin to cancel; None where another cancel is under way or the turn begins just now."""
+        turn = live.turn
+        if turn is None:
+            return self._spawn(self._cancel_interrupted(self._cancel_turn(call, live)))
+        if turn.is_cancelling or not turn.is_running:
+            return None
+        return self._spawn(self.runner.cancel(turn))
+
+    def _cancel_turn(self, call: Call, live: LiveTask) -> LiveTurn:
+        """A turn that runs no agent: it holds the task while its agent is told."""
+        assert live.head is not None
+        row = TurnRow(live.scope, "", live.id, live.context_id, "", b"", b"", 0, is_open=False)
+        turn = LiveTurn(call, SendMessageRequest(), live, row, [])
+        turn.request.message.task_id = live.id
+        turn.request.message.context_id = live.context_id
+        turn.task = Task()
+        turn.task.CopyFrom(live.head.task)
+        turn.is_running = turn.is_cancelling = True
+        live.turn = turn
+        if self.options.exclusive:
+            self.contexts.enter(live.scope, live.context_id)
+        return turn
+
+    async def _cancel_interrupted(self, turn: LiveTurn) -> None:
+        try:
+            await self.runner.cancel_interrupted(turn, turn.live)
+        finally:
+            self._turn_ended(turn)
+
+    # -- what the parts tell --------------------------------------------------------------
+
+    def attach(self, live: LiveTask) -> LiveTask:
+        """Put a task back that may have left memory since it was looked up."""
+        return self._live.setdefault((live.scope, live.id), live)
+
+    def release(self, live: LiveTask) -> None:
+        """Let a task leave memory when nothing goes on in it."""
+        key = (live.scope, live.id)
+        if live.is_idle and self._live.get(key) is live:
+            del self._live[key]
+
+    def note_state(self, state: int) -> None:
+        """A task entered a state."""
+        self._observer.state_entered(state)
+        if state in TERMINAL_STATES:
+            self.retention.note_finished()
+
+    def note_dropped(self, turn: LiveTurn, event: Event) -> None:
+        """An event came too late (D28)."""
+        self._observer.event_dropped()
+        logger.info("%s of task %s came after its end; dropped", type(event).__name__, turn.task_id)
+
+    def repair(self, live: LiveTask, error: StoreError) -> None:
+        """The store refused a write of this task."""
+        logger.error("a write of task %s was refused", live.id, exc_info=error)
+        _ = self._spawn(self._repair(live, error))
+
+    async def _repair(self, live: LiveTask, error: StoreError) -> None:
+        """Bring the task back to what is stored: turns that had begun fail with the task, those
+        that had not are refused."""
+        turns, live.turns = live.turns, []
+        begun = [turn for turn in turns if turn.is_running]
+        for turn in turns:
+            turn.is_closed = True
+            if turn not in begun:
+                turn.failure = self._not_stored(error)
+            elif turn.run_task is not None:
+                turn.run_task.cancel()
+        try:
+            await self._restore(live, begun[-1] if begun else None)
+        except (InternalError, StoreError):
+            live.is_lost = True
+            self._live.pop((live.scope, live.id), None)
+            for turn in begun:
+                turn.failure = InternalError("The task could not be stored; try again later")
+        live.is_broken = False
+        for turn in turns:
+            turn.ended_version = turn.settled_version = live.saved_version
+            turn.end_seq = live.saved_seq
+            if live.turn is turn and turn.run_task is None:
+                self._turn_ended(turn)
+        live.wake()
+        self.release(live)
+
+    async def _restore(self, live: LiveTask, turn: LiveTurn | None) -> None:
+        if turn is not None:
+            stored = await store_failure(self.journal.store, self.store, turn.row, NOT_STORED)
+            live.restore(*stored)
+            live.tail.clear()
+        elif live.is_stored:
+            row = await load(self.store, live.scope, live.id)
+            if row is not None:
+                live.restore(*row)
+
+    def _not_stored(self, error: StoreError) -> Exception:
+        if isinstance(error, KeyConflictError):
+            return ValidationError(("idempotency-key", "was used for another request"))
+        return UnavailableError("The message could not be stored; nothing was done, send it again")
+
+    def _expired(self, scope: Scope, task_id: str) -> None:
+        live = self._live.pop((scope, task_id), None)
+        if live is not None:
+            live.is_deleted = True
+            live.wake()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
