@@ -5,4 +5,4 @@ def main() -> None:
     """The console script `a2a-gateway`."""
     from gateway.cli.commands import cli
 
-    cli()
+    cli(prog_name="a2a-gateway")

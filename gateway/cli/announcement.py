@@ -35,7 +35,11 @@ def announce(reports: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any]
 def _shown(name: str, address: str, config: Mapping[str, Any]) -> str:
     if name != "http" or address.startswith("unix:"):
         return address
-    return f"http://{address}{config['transports'][name]['path']}"
+    return f"{_scheme(config)}://{address}{config['transports'][name]['path']}"
+
+
+def _scheme(config: Mapping[str, Any]) -> str:
+    return "https" if config["transports"]["http"]["tls"] else "http"
 
 
 def _example(name: str, address: str, config: Mapping[str, Any], has_access: bool) -> str:
@@ -47,9 +51,9 @@ def _example(name: str, address: str, config: Mapping[str, Any], has_access: boo
             f"grpcurl {tls}-H 'a2a-version: 1.0'{access} -d {_quoted(MESSAGE)} {target} "
             "lf.a2a.v1.A2AService/SendStreamingMessage"
         )
-    base = f"http://{address}"
+    base = f"{_scheme(config)}://{address}"
     if address.startswith("unix:"):
-        base = f"--unix-socket {address[5:]} http://localhost"
+        base = f"--unix-socket {address[5:]} {_scheme(config)}://localhost"
     path = config["transports"][name]["path"].rstrip("/")
     return (
         f"curl -N {base}{path}/message:stream -H 'A2A-Version: 1.0'{access} "

@@ -72,8 +72,10 @@ def from_environment(environment: Mapping[str, str]) -> Source:
             continue
         key = tuple(rest.lower().split("__"))
         put(tree, key, _from_text(environment[variable], variable))
+        # at once: the next variable may set a key inside what this one wrote short
+        _expand_shorthands(tree)
         names[key] = variable
-    return Source(_expand_shorthands(tree), names, "the environment")
+    return Source(tree, names, "the environment")
 
 
 def from_flags(flags: Mapping[str, tuple[str, Any]]) -> Source:

@@ -96,6 +96,20 @@ class TestDoors:
         assert config.transports.http.path == "/a2a"
         assert config.transports.http.address == ("127.0.0.1:1",)
 
+    def test_variables_inside_shorthands(self) -> None:
+        """One variable names the door, another sets one of its keys."""
+        config = load(
+            environment={
+                "A2A_GATEWAY_TRANSPORTS": "[http]",
+                "A2A_GATEWAY_TRANSPORTS__HTTP": "127.0.0.1:1",
+                "A2A_GATEWAY_TRANSPORTS__HTTP__PATH": "/a2a",
+            }
+        )
+        assert config.transports.grpc is None
+        assert config.transports.http is not None
+        assert config.transports.http.address == ("127.0.0.1:1",)
+        assert config.transports.http.path == "/a2a"
+
     def test_one_door_twice(self) -> None:
         """Two addresses of one door."""
         config = load(environment={}, transports=["grpc=127.0.0.1:1", "grpc=unix:/run/x"])

@@ -1,0 +1,81 @@
+"""Lines of the log: their form, their ids, and what must not be in them."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from gateway import logs
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = before[0], before[1]
+
+
+def written(capsys: pytest.CaptureFixture[str], form: str, text: str, *values: object) -> str:
+    """One line, as the process `core` writes it."""
+    logs.setup("info", form, "core")
+    logging.getLogger("some.module").info(text, *values)
+    return capsys.readouterr().err
+
+
+def test_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Time in UTC, level, process, logger, text, ids."""
+    token = logs.ids.set(logs.Ids(call="c1", task="t1"))
+    line = written(capsys, "text", "hello %s", "you")
+    logs.ids.reset(token)
+    assert line.endswith(" some.module: hello you call=c1 task=t1\n")
+    assert " INFO core[" in line
+    assert line[10] == "T"
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """One object a line, whatever is in the text."""
+    token = logs.ids.set(logs.Ids(task="t1"))
+    line = written(capsys, "json", 'first\nsecond "%s"', "ü")
+    logs.ids.reset(token)
+    entry = json.loads(line)
+    assert line.count("\n") == 1
+    assert entry["message"] == 'first\nsecond "ü"'
+    assert entry["task"] == "t1"
+    assert "call" not in entry
+    assert entry["process"] == "core"
+
+
+def test_no_forged_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line break in a value, from a client say, does not begin a line of its own."""
+    line = written(capsys, "text", "value %s", "a\n2026-01-01 ERROR forged")
+    assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_are_taken_out(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    """R30: registered secrets, also in tracebacks, and whatever is sent as a credential."""
+    logs.hide(["hunter2-token", "hunter2-token-longer", ""])
+    logs.setup("info", form, "core")
+    try:
+        raise ValueError("cannot use hunter2-token-longer")
+    except ValueError:
+        logging.getLogger("x").exception("with hunter2-token and Bearer abcdef012345 and more")
+    out = capsys.readouterr().err
+    assert "hunter2" not in out
+    assert "-longer" not in out
+    assert "abcdef012345" not in out
+    assert "Bearer ***" in out
+    assert "and more" in out
+
+
+def test_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines below the level are not written."""
+    logs.setup("warning", "text", "core")
+    logging.getLogger("x").info("no")
+    logging.getLogger("x").warning("yes")
+    out = capsys.readouterr().err
+    assert "yes" in out
+    assert "no" not in out.replace("warning", "")
