@@ -124,7 +124,7 @@ class Core:
 
     def _count_tasks(self) -> Mapping[str, int]:
         assert self._runtime
-        return {TaskState.Name(s): n for s, n in self._runtime.tasks_by_state().items()}
+        return {state_name(s): n for s, n in self._runtime.tasks_by_state().items()}
 
     # listeners
 
@@ -219,7 +219,12 @@ class Observer:
 
     def state_entered(self, state: int) -> None:
         """Counted by the state's name."""
-        self._metrics.state_entered(TaskState.Name(state))
+        self._metrics.state_entered(state_name(state))
+
+
+def state_name(state: int) -> str:
+    """As the protocol spells it."""
+    return TaskState.Name(state)  # type: ignore[arg-type]
 
 
 def agent_name(config: Config) -> str:

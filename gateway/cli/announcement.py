@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-MESSAGE = '{"message":{"messageId":"1","role":"ROLE_USER","parts":[{"text":"hello"}]}}'
+DEMO = ("demo", "gateway.agents.demo:agent")
 
 
 def announce(reports: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
@@ -42,13 +42,20 @@ def _scheme(config: Mapping[str, Any]) -> str:
     return "https" if config["transports"]["http"]["tls"] else "http"
 
 
+def _message(config: Mapping[str, Any]) -> str:
+    # the demo knows this word, and answers with a stream that one can watch
+    text = "stream" if config["agent"]["spec"] in DEMO else "hello"
+    part = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text}]}
+    return f"'{json.dumps({'message': part}, separators=(',', ':'))}'"
+
+
 def _example(name: str, address: str, config: Mapping[str, Any], has_access: bool) -> str:
     access = " -H 'Authorization: Bearer TOKEN'" if has_access else ""
     if name == "grpc":
         target = address if not address.startswith("unix:") else f"-unix {address[5:]}"
         tls = "" if config["transports"][name]["tls"] else "-plaintext "
         return (
-            f"grpcurl {tls}-H 'a2a-version: 1.0'{access} -d {_quoted(MESSAGE)} {target} "
+            f"grpcurl {tls}-H 'a2a-version: 1.0'{access} -d {_message(config)} {target} "
             "lf.a2a.v1.A2AService/SendStreamingMessage"
         )
     base = f"{_scheme(config)}://{address}"
@@ -57,10 +64,5 @@ def _example(name: str, address: str, config: Mapping[str, Any], has_access: boo
     path = config["transports"][name]["path"].rstrip("/")
     return (
         f"curl -N {base}{path}/message:stream -H 'A2A-Version: 1.0'{access} "
-        f"-H 'Content-Type: application/json' -d {_quoted(MESSAGE)}"
+        f"-H 'Content-Type: application/json' -d {_message(config)}"
     )
-
-
-def _quoted(text: str) -> str:
-    assert json.loads(text)
-    return f"'{text}'"

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 
 from gateway.agents import Agent
@@ -114,6 +115,10 @@ class Runtime:
     def readers(self) -> int:
         """Open readers of logs."""
         return sum(live.readers for live in self._live.values())
+
+    def tasks_by_state(self) -> Counter[int]:
+        """Tasks in memory by TaskState number: those in which something goes on."""
+        return Counter(live.head.state for live in self._live.values() if live.head is not None)
 
     # -- sending --------------------------------------------------------------------------
 
