@@ -163,21 +163,25 @@ class SqliteStore(Store):
     # -- writing
 
     async def commit(self, writes: Sequence[Write]) -> None:
-        missing = {write.scope for write in writes if write.scope not in self._scopes}
-        if missing:
-            await self._writer.run(partial(self._add_scopes, missing))
-        values = flatten(writes, self._scopes)
+        numbers = self._scopes
+        if not all(write.scope in numbers for write in writes):
+            scopes = {write.scope for write in writes}
+            numbers = await self._writer.run(partial(self._number_scopes, scopes))
+        values = flatten(writes, numbers)
         await self._writer.run(partial(self._commit, writes, values))
 
-    def _add_scopes(self, scopes: Iterable[Scope], db: sqlite3.Connection) -> None:
-        """Number scopes in a transaction of their own: what follows may be rolled back."""
-        if len(self._scopes) > MAX_CACHED:
-            self._scopes = {}
+    def _number_scopes(self, scopes: Iterable[Scope], db: sqlite3.Connection) -> dict[Scope, int]:
+        """Number scopes in transactions of their own: what follows may be rolled back."""
+        add = "INSERT OR IGNORE INTO scope (agent, tenant, caller) VALUES (?, ?, ?)"
+        numbers = {}
         for scope in scopes:
-            db.execute(
-                "INSERT OR IGNORE INTO scope (agent, tenant, caller) VALUES (?, ?, ?)", scope
-            )
-            self._find_scope(scope, db)
+            number = self._find_scope(scope, db)
+            if number is None:
+                db.execute(add, scope)
+                number = self._find_scope(scope, db)
+            assert number is not None
+            numbers[scope] = number
+        return numbers
 
     def _commit(
         self, writes: Sequence[Write], values: list[object], db: sqlite3.Connection
@@ -217,6 +221,8 @@ class SqliteStore(Store):
                 "SELECT num FROM scope WHERE agent = ? AND tenant = ? AND caller = ?", scope
             ).fetchone()
             if row is not None:
+                if len(self._scopes) >= MAX_CACHED:
+                    self._scopes = {}
                 number = self._scopes[scope] = row[0]
         return number
 
