@@ -1,5 +1,7 @@
 """Makes services over the scripted runtime, and requests for them."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from gateway.access import Access, AccessOptions, Credential
@@ -59,3 +61,11 @@ async def serve_first(service: Service, name: str, request: Any, call: Call) -> 
         return await anext(events)
     finally:
         await events.aclose()
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait for what happens in a server's own tasks; a test that hangs is ended by `run`."""
+    while True:
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
