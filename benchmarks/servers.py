@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.load import LoadError
+
 ROOT = Path(__file__).resolve().parent.parent
 AGENT = "benchmarks.agents:BenchExecutor"
 START_SECONDS = 30.0
@@ -136,6 +138,9 @@ def _directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="", dir=parent))
     try:
         yield directory
+    except LoadError as error:
+        said = (directory / "output").read_text(errors="replace")[-2000:]
+        raise LoadError(f"{error}\nThe server's last words:\n{said}") from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -155,6 +160,7 @@ def _start(argv: Sequence[str], directory: Path, **environment: str) -> subproce
 
 @contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends the process."""
     try:
         yield
     finally:
