@@ -10,6 +10,7 @@ The application finds its connection in the ASGI scope, under `extensions` and `
 
 import asyncio
 import logging
+import re
 import ssl
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -25,6 +26,8 @@ EXTENSION = "a2a_gateway.connection"
 
 COMMENT = b": keep-alive\n\n"
 _COMMENT_CHUNK = b"%x\r\n%b\r\n" % (len(COMMENT), COMMENT)
+
+_UPGRADE = re.compile(rb"(?i)\r\nupgrade(?=[ \t]*:)")
 
 _HEAD, _BODY, _ANSWER, _IDLE = range(4)
 """What a connection waits for: the rest of a head, of a body, the answer, the next request."""
@@ -117,6 +120,7 @@ class Connection(HttpToolsProtocol):
         self._bytes = 0
         self._stalled_since = 0.0
         self._unsent = 0
+        self._is_upgrade = False
         self._task: asyncio.Task[None] | None = None
         self._certificate: str | None = None
         self.is_lost = False
@@ -156,8 +160,12 @@ class Connection(HttpToolsProtocol):
         if self._phase == _IDLE:
             self._enter(_HEAD)
         self._bytes += len(data)
+        if self._phase == _HEAD and (b"pgrade" in data or b"PGRADE" in data):
+            data = _without_upgrade(data)
         super().data_received(data)
-        if self._phase == _HEAD and self._bytes > self._bounds.head_bytes:
+        if self._is_upgrade:
+            self._refuse(400, "Protocol upgrades are not supported; send the request without one")
+        elif self._phase == _HEAD and self._bytes > self._bounds.head_bytes:
             self._refuse(431, f"The request's head is larger than {self._bounds.head_bytes} bytes")
         elif self._phase == _BODY and self._bytes > self._bounds.surplus_bytes:
             # the application refuses far smaller bodies; this is what came after its answer
@@ -184,6 +192,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._enter(_BODY)
+        self._is_upgrade = self.parser.should_upgrade()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -272,3 +281,10 @@ class Connection(HttpToolsProtocol):
             + b"%d\r\n\r\n%b" % (len(body), body)
         )
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Hide an Upgrade header, which a server may ignore (RFC 9110 s7.8), from the parser: it
+    would take the body for another protocol. Java's HTTP client offers h2c with each request."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-upgrade", head) + end + rest

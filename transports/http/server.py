@@ -140,7 +140,8 @@ def _reachable(text: str) -> str:
 def _tcp_socket(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     found = socket.getaddrinfo(address.host, address.port, family, socket.SOCK_STREAM)
-    sock = socket.socket(found[0][0], socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only where the protocol is named
+    sock = socket.socket(found[0][0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # SO_REUSEADDR takes over ports in TIME_WAIT; SO_REUSEPORT would share a live one (GR12)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
