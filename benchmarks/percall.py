@@ -5,33 +5,31 @@ calls go to the core's native listener, whose address is in A2A_BENCH_GRPC.
 """
 
 import os
-from functools import cached_property
+from functools import cache
 
 from gateway.call import Call
 from gateway.cli.commands import cli
 from gateway.pb import ProtoMessage
-from transports import process
-from transports.core import Answer, CoreClient, CoreStream
-from transports.grpc_client import GrpcClient
+from transports.core import Answer, CoreClient
+from transports.grpc_client import GrpcClient, GrpcStream
 
 
-class PerCallClient(CoreClient):
-    """The core over native gRPC; what is not a call stays on the link."""
+@cache
+def _native() -> GrpcClient:
+    """Made by the first call, inside the adapter's loop."""
+    return GrpcClient(os.environ["A2A_BENCH_GRPC"])
 
-    @cached_property
-    def _native(self) -> GrpcClient:
-        return GrpcClient(os.environ["A2A_BENCH_GRPC"])
 
-    async def unary(self, method: str, request: ProtoMessage, call: Call) -> Answer:
-        """One gRPC call."""
-        answer = await self._native.unary(method, request, call)
-        return Answer(answer.message, answer.metadata)
+async def _unary(self: CoreClient, method: str, request: ProtoMessage, call: Call) -> Answer:
+    answer = await _native().unary(method, request, call)
+    return Answer(answer.message, answer.metadata)
 
-    def stream(self, method: str, request: ProtoMessage, call: Call) -> CoreStream:
-        """One gRPC call."""
-        return self._native.stream(method, request, call)  # type: ignore[return-value]
+
+def _stream(self: CoreClient, method: str, request: ProtoMessage, call: Call) -> GrpcStream:
+    return _native().stream(method, request, call)
 
 
 if __name__ == "__main__":
-    process.CoreClient = PerCallClient  # type: ignore[misc]
+    CoreClient.unary = _unary  # type: ignore[method-assign]
+    CoreClient.stream = _stream  # type: ignore[method-assign, assignment]
     cli()
