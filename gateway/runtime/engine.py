@@ -120,6 +120,11 @@ class Runtime:
         """Tasks in memory by TaskState number: those in which something goes on."""
         return Counter(live.head.state for live in self._live.values() if live.head is not None)
 
+    def is_working(self, scope: Scope, task_id: str) -> bool:
+        """Whether a turn of the task runs or waits, so that events may still come."""
+        live = self._live.get((scope, task_id))
+        return live is not None and live.turn is not None
+
     # -- sending --------------------------------------------------------------------------
 
     async def send(self, call: Call, request: SendMessageRequest) -> Sent | Repeated:

@@ -58,7 +58,8 @@ StreamMoved = Callable[[str], None]
 
 Batch = list[LogEvent]
 Unary = Callable[[Any, Call], Awaitable[ProtoMessage]]
-Stream = Callable[[Any, Call], Awaitable[AsyncIterator[Batch]]]
+Stream = Callable[[Any, Call], Awaitable[tuple[str, AsyncIterator[Batch]]]]
+"""Gives the id of the stream's task, and its events."""
 
 _TASK_TAG = StreamResponse.DESCRIPTOR.fields_by_name["task"].number << 3 | 2
 
@@ -150,7 +151,7 @@ class Service:
                 raise MethodNotFoundError(f"Method not found: {method[:64]}")
             running = self.running.begin(call, True)
             self._admit(request, call, raw)
-            events = await running.inside(starter, request, call)
+            running.task_id, events = await running.inside(starter, request, call)
             while (batch := await running.inside(anext, events, None)) is not None:
                 if not is_open:
                     is_open = True
@@ -172,7 +173,7 @@ class Service:
     async def drain(self, grace: float) -> None:
         """Take no new calls and wait until those under way have ended: by themselves, as idle
         streams, or at the end of `grace` seconds with UNAVAILABLE."""
-        await self.running.drain(grace)
+        await self.running.drain(grace, self._runtime.is_working)
 
     def close(self) -> None:
         """Let go of the card."""
@@ -212,15 +213,15 @@ class Service:
 
     async def _send_streaming_message(
         self, request: SendMessageRequest, call: Call
-    ) -> AsyncIterator[Batch]:
+    ) -> tuple[str, AsyncIterator[Batch]]:
         self._check_streaming()
         self._check_send(request)
         sent = await self._runtime.send(call, request)
         events = sent.events(call.cursor)
         configuration = request.configuration
         if configuration.HasField("history_length"):
-            return _trimmed(events, configuration.history_length)
-        return events
+            events = _trimmed(events, configuration.history_length)
+        return sent.task_id, events
 
     async def _get_task(self, request: GetTaskRequest, call: Call) -> ProtoMessage:
         check_id("id", request.id)
@@ -253,10 +254,13 @@ class Service:
         check_id("id", request.id)
         return await self._runtime.cancel(call, request.id)
 
-    async def _subscribe(self, request: SubscribeToTaskRequest, call: Call) -> AsyncIterator[Batch]:
+    async def _subscribe(
+        self, request: SubscribeToTaskRequest, call: Call
+    ) -> tuple[str, AsyncIterator[Batch]]:
         self._check_streaming()
         check_id("id", request.id)
-        return await self._runtime.subscribe(call.scope, request.id, call.cursor)
+        task_id = request.id
+        return task_id, await self._runtime.subscribe(call.scope, task_id, call.cursor)
 
     async def _push(self, request: ProtoMessage, call: Call) -> ProtoMessage:
         raise PushNotificationNotSupportedError(_NO_PUSH)

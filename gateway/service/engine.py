@@ -11,6 +11,8 @@ from gateway.store import LogEvent, Query
 class Sent(Protocol):
     """What became of a message whose turn is on record."""
 
+    task_id: str
+
     async def outcome(self, wait: bool) -> SendMessageResponse:
         """The answer; a task in it is the caller's own copy."""
 
@@ -38,3 +40,6 @@ class Engine(Protocol):
     ) -> AsyncIterator[list[LogEvent]]:
         """Follow a task; raises `TaskNotFoundError`, or `UnsupportedOperationError` for a
         terminal one unless a cursor is given."""
+
+    def is_working(self, scope: Scope, task_id: str) -> bool:
+        """Whether a turn of the task runs or waits, so that events may still come."""

@@ -10,22 +10,39 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gateway.call import Call
+from gateway.call import Call, Scope
 from gateway.errors import A2AError, DeadlineExceededError, UnavailableError
 
 STOPPING = "The server is stopping; try again. A task that was started goes on or is kept"
-QUIET_SECONDS = 2.0
-"""A stream that has had no event for so long counts as idle when the server stops."""
+QUIET_SECONDS = 0.25
+"""A stream whose task has no turn is idle when it has had no event for so long."""
+MARGIN_SECONDS = 0.5
 UNWIND_SECONDS = 1.0
+
+IsWorking = Callable[[Scope, str], bool]
+"""Whether a turn of a task runs, so that its streams may still get events."""
 
 
 class Running:
     """One call. Whatever it waits for inside the core goes through `inside`."""
 
-    __slots__ = ("_cancelling", "_error", "_is_cancelled", "_task", "is_stream", "timer", "waits")
+    __slots__ = (
+        "_cancelling",
+        "_error",
+        "_is_cancelled",
+        "_task",
+        "call",
+        "is_stream",
+        "task_id",
+        "timer",
+        "waits",
+    )
 
-    def __init__(self, is_stream: bool) -> None:
+    def __init__(self, call: Call, is_stream: bool) -> None:
+        self.call = call
         self.is_stream = is_stream
+        self.task_id = ""
+        """Of a stream that has begun."""
         self.timer: asyncio.TimerHandle | None = None
         self.waits = 0.0
         """Since when (monotonic) it waits; 0 while it does not."""
@@ -93,7 +110,7 @@ class RunningCalls:
         for a call that comes too late."""
         if self.is_draining:
             raise UnavailableError(STOPPING)
-        running = Running(is_stream)
+        running = Running(call, is_stream)
         if call.deadline is not None:
             remaining = call.remaining()
             if not remaining:
@@ -111,35 +128,32 @@ class RunningCalls:
         if self._ended is not None:
             self._ended.set()
 
-    async def drain(self, grace: float, quiet: float = QUIET_SECONDS) -> None:
+    async def drain(
+        self, grace: float, is_working: IsWorking, quiet: float = QUIET_SECONDS
+    ) -> None:
         """Take no new calls; let those under way finish within `grace` seconds. Streams that
-        have nothing to say end early, the rest of the calls at the end of the grace."""
+        have nothing to wait for end early; what is left ends a little before the end of the
+        grace, so that there is time to say so."""
         self.is_draining = True
         self._ended = self._ended or asyncio.Event()
-        stop = time.monotonic() + grace
-        quiet = min(quiet, grace / 2)
+        stop = time.monotonic() + grace - min(MARGIN_SECONDS, grace / 10)
         while self._calls and (left := stop - time.monotonic()) > 0:
-            pause = self._end_quiet_streams(quiet)
-            await self._one_ended(min(left, pause))
+            self._end_idle_streams(is_working, quiet)
+            await self._one_ended(min(left, quiet))
         for running in self._calls:
             running.end(UnavailableError(STOPPING))
         stop = time.monotonic() + UNWIND_SECONDS
         while self._calls and (left := stop - time.monotonic()) > 0:
             await self._one_ended(left)
 
-    def _end_quiet_streams(self, quiet: float) -> float:
-        """Seconds until another stream may have become quiet."""
-        now = time.monotonic()
-        pause = quiet
+    def _end_idle_streams(self, is_working: IsWorking, quiet: float) -> None:
+        since = time.monotonic() - quiet
         for running in self._calls:
-            if not running.is_stream or not running.waits:
+            # one that does not wait is busy with its client; one without a task has just begun
+            if not running.task_id or not 0 < running.waits <= since:
                 continue
-            left = running.waits + quiet - now
-            if left <= 0:
+            if not is_working(running.call.scope, running.task_id):
                 running.end(UnavailableError(STOPPING))
-            else:
-                pause = min(pause, left)
-        return max(pause, 0.01)
 
     async def _one_ended(self, timeout: float) -> None:
         assert self._ended is not None

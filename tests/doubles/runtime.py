@@ -86,6 +86,7 @@ class ScriptedRuntime:
         self.queries: list[Query] = []
         self.waited: list[bool] = []
         self.cursors: list[int | None] = []
+        self.working = False
         self.readers = 0
         self.finished = 0
         """Streams that ran to their end or were closed."""
@@ -139,6 +140,9 @@ class ScriptedRuntime:
             raise UnsupportedOperationError("The task has ended")
         self.cursors.append(after)
         return self.read(after or 0)
+
+    def is_working(self, scope: Scope, task_id: str) -> bool:
+        return self.working
 
     async def read(self, after: int) -> AsyncIterator[list[LogEvent]]:
         """One event a batch; then the gate."""

@@ -73,6 +73,7 @@ def test_running_calls_finish() -> None:
     async def main() -> None:
         core = Core()
         client = await core.start()
+        core.runtime.working = True
         stream = await subscribe(client)
         sending = asyncio.create_task(client.unary("SendMessage", make_send(), make_call()))
         core.runtime.entered.clear()

@@ -216,33 +216,44 @@ def test_a_drain_ends_all_at_the_end_of_the_grace() -> None:
     run(main())
 
 
-def test_a_drain_ends_idle_streams_and_spares_busy_ones() -> None:
-    """SH03: of two streams the one with events finishes, the idle one closes early."""
+def test_a_drain_ends_idle_streams() -> None:
+    """SH02, SH03: a stream whose task waits for its client closes early."""
 
     async def main() -> None:
-        idle_runtime, idle = make_waiting()
-        seen: list[Any] = []
-        reading = asyncio.create_task(read(idle, seen))
-        await idle_runtime.entered.wait()
+        runtime, service = make_waiting()
+        reading = asyncio.create_task(read(service, []))
+        await runtime.entered.wait()
         started = time.monotonic()
-        await idle.running.drain(10.0, quiet=0.05)
+        await service.drain(20.0)
         assert time.monotonic() - started < 2
         with pytest.raises(UnavailableError):
             await reading
-        assert idle_runtime.readers == 0
+        assert runtime.readers == 0
 
-        busy_runtime, busy = make_waiting()
-        assert busy_runtime.gate is not None
-        seen = []
-        reading = asyncio.create_task(read(busy, seen))
-        await busy_runtime.entered.wait()
-        draining = asyncio.create_task(busy.running.drain(10.0, quiet=5.0))
-        await asyncio.sleep(0.05)
+    run(main())
+
+
+@pytest.mark.parametrize("ends_in_time", [True, False])
+def test_a_drain_spares_streams_of_working_tasks(ends_in_time: bool) -> None:
+    """SH03: events may still come, however long the agent is silent; the grace bounds it."""
+
+    async def main() -> None:
+        runtime, service = make_waiting()
+        assert runtime.gate is not None
+        runtime.working = True
+        reading = asyncio.create_task(read(service, []))
+        await runtime.entered.wait()
+        grace = 20.0 if ends_in_time else 0.2
+        draining = asyncio.create_task(service.running.drain(grace, runtime.is_working, 0.01))
+        await asyncio.sleep(0.1)
         assert not draining.done()
-        busy_runtime.gate.set()
-        await reading
+        if ends_in_time:
+            runtime.gate.set()
+            await reading
+        else:
+            with pytest.raises(UnavailableError):
+                await reading
         await draining
-        assert len(seen) == 2
 
     run(main())
 
