@@ -15,7 +15,7 @@ CHUNK = "The quick brown fox jumps over the lazy dog, and then once more."
 
 
 class BenchExecutor(AgentExecutor):
-    """`echo TEXT`, `stream COUNT`, `ticks COUNT MILLISECONDS`, `park`."""
+    """`echo TEXT`, `stream COUNT`, `burst COUNT`, `ticks COUNT MILLISECONDS`, `park`."""
 
     def __init__(self) -> None:
         self._stopped: dict[str, int] = {}
@@ -35,8 +35,8 @@ class BenchExecutor(AgentExecutor):
         kind, _, rest = context.get_user_input().partition(" ")
         if kind == "park":
             await self._park(task.id)
-        elif kind == "stream":
-            await _stream(updater, int(rest))
+        elif kind in ("stream", "burst"):
+            await _stream(updater, int(rest), gives_way=kind == "stream")
         elif kind == "ticks":
             count, interval = rest.split()
             await _ticks(updater, int(count), int(interval) / 1000)
@@ -60,8 +60,9 @@ class BenchExecutor(AgentExecutor):
             raise
 
 
-async def _stream(updater: TaskUpdater, count: int) -> None:
-    """One artifact in `count` chunks, as fast as they are taken."""
+async def _stream(updater: TaskUpdater, count: int, *, gives_way: bool) -> None:
+    """One artifact in `count` chunks, as fast as they are taken. An agent that `gives_way` lets
+    the loop run between chunks, as one that waits for a model's next token does."""
     for index in range(count):
         await updater.add_artifact(
             [Part(text=CHUNK)],
@@ -69,6 +70,8 @@ async def _stream(updater: TaskUpdater, count: int) -> None:
             append=index > 0,
             last_chunk=index == count - 1,
         )
+        if gives_way:
+            await asyncio.sleep(0)
 
 
 async def _ticks(updater: TaskUpdater, count: int, interval: float) -> None:

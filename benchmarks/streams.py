@@ -11,9 +11,9 @@ from benchmarks.servers import Server
 from benchmarks.sse import Stream
 
 
-async def one(port: int, chunks: int) -> float:
+async def one(port: int, chunks: int, kind: str = "stream") -> float:
     """Seconds of one stream. Raises `LoadError` unless every chunk and the end came."""
-    request = requests.http_send(f"stream {chunks}", method="SendStreamingMessage").fill()
+    request = requests.http_send(f"{kind} {chunks}", method="SendStreamingMessage").fill()
     stream = await Stream.open(port, request)
     body = await stream.body()
     stream.close()
@@ -24,14 +24,16 @@ async def one(port: int, chunks: int) -> float:
     return (stream.ended.result() - stream.started) / 1e9
 
 
-async def rate(started: AbstractContextManager[Server], chunks: int, settings: Settings) -> Figure:
+async def rate(
+    started: AbstractContextManager[Server], chunks: int, settings: Settings, kind: str = "stream"
+) -> Figure:
     """Events per second in streams of `chunks`, one after another."""
     with started as server:
         for _ in range(3):
-            await one(server.http, 100)
+            await one(server.http, 100, kind)
         spent, count, cpu = 0.0, 0, time.process_time()
         while not count or spent < settings.seconds:
-            spent += await one(server.http, chunks)
+            spent += await one(server.http, chunks, kind)
             count += 1
         return Figure(count * chunks / spent, (time.process_time() - cpu) / spent)
 
@@ -59,6 +61,15 @@ SCENARIOS = [
         lambda settings: rate(servers.ours(), 10_000, settings),
         "SDK, memory",
         lambda settings: rate(servers.peer(), 10_000, settings),
+    ),
+    Scenario(
+        "sse-burst",
+        "SSE stream of 1,000 chunks, the agent never gives way",
+        "events/s",
+        at_least(4),
+        lambda settings: rate(servers.ours(), 1000, settings, "burst"),
+        "SDK, memory",
+        lambda settings: rate(servers.peer(), 1000, settings, "burst"),
     ),
     Scenario(
         "sse-cost",
