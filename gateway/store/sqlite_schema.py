@@ -135,8 +135,8 @@ END;
 """  # noqa: S608, names and numbers of the code only
 
 
-def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[str] = STEPS) -> None:
-    """Bring a file to version `len(steps)`; each step is one transaction. Raises `StoreError`
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring a file to version `len(STEPS)`; each step is one transaction. Raises `StoreError`
     for a file of another program and for one of a newer version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -145,12 +145,12 @@ def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[str] = ST
         raise StoreError(
             f"{path} is a database of another program; name another file for the store"
         )
-    if version > len(steps):
+    if version > len(STEPS):
         raise StoreError(
             f"{path} has schema version {version}, and this release knows versions up to"
-            f" {len(steps)}: start the newer release that wrote it, or name another file"
+            f" {len(STEPS)}: start the newer release that wrote it, or name another file"
         )
-    for number, step in enumerate(steps[version:], version + 1):
+    for number, step in enumerate(STEPS[version:], version + 1):
         # executescript ends an open transaction first, so the script begins its own
         connection.executescript(
             f"BEGIN IMMEDIATE; {step};"
