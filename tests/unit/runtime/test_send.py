@@ -1,0 +1,450 @@
+"""Turns from message to answer (S48, S64, S89, R19, R22, R23; LC, ST, JR11 as the runtime sees them)."""
+
+import asyncio
+
+import pytest
+
+from gateway.agents import Turn
+from gateway.errors import (
+    ContentTypeNotSupportedError,
+    InvalidAgentResponseError,
+    ResourceExhaustedError,
+    TaskNotFoundError,
+    UnavailableError,
+    UnsupportedOperationError,
+    ValidationError,
+)
+from gateway.pb import Message, Part, SendMessageResponse, Task, TaskState
+from tests.conftest import run
+from tests.doubles.scripted import Gate, ScriptedAgent, ask, chunk, echo, status
+from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
+
+
+def test_a_blocking_send_returns_the_finished_task() -> None:
+    """S48, S63, LC07: ids agree everywhere; the user's message opens the history."""
+
+    async def main() -> None:
+        async with running(ScriptedAgent(echo)) as runtime:
+            sent = await runtime.send(call(), say("hello"))
+            task = (await sent.outcome(True)).task
+            assert task.status.state == TaskState.TASK_STATE_COMPLETED
+            assert task.artifacts[0].parts[0].text == "hello"
+            assert task.history[0].message_id == "m1"
+            assert {task.context_id} == {m.context_id for m in task.history}
+            assert {task.id} == {m.task_id for m in task.history}
+            assert await runtime.task(SCOPE, task.id) == task
+            assert runtime.live_tasks == 0
+
+    run(main())
+
+
+def test_the_stream_begins_with_the_task_and_numbers_have_no_gap() -> None:
+    """S68, R17."""
+
+    async def main() -> None:
+        async with running(ScriptedAgent(echo)) as runtime:
+            sent = await runtime.send(call(), say())
+            events = await collect(sent.events())
+            assert [e.seq for e in events] == [1, 2, 3, 4]
+            kinds = [r.WhichOneof("payload") for r in parse(events)]
+            assert kinds == ["task", "status_update", "artifact_update", "status_update"]
+
+    run(main())
+
+
+def test_return_immediately_gives_the_task_while_the_agent_works() -> None:
+    """S64, S65, R19."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        async with running(ScriptedAgent(work)) as runtime:
+            sent = await runtime.send(call(), say())
+            task = (await sent.outcome(False)).task
+            assert task.status.state == TaskState.TASK_STATE_WORKING
+            gate.opened.set()
+            done = (await sent.outcome(True)).task
+            assert done.status.state == TaskState.TASK_STATE_COMPLETED
+
+    run(main())
+
+
+def test_a_direct_message_makes_no_task() -> None:
+    """S63, R17."""
+
+    async def reply(turn: Turn) -> None:
+        await turn.emit(Message(parts=[Part(text="hello")]))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(reply)) as runtime:
+            sent = await runtime.send(call(), say(context_id="ctx"))
+            message = (await sent.outcome(True)).message
+            assert message.parts[0].text == "hello"
+            assert message.context_id == "ctx"
+            events = parse(await collect((await runtime.send(call(), say())).events()))
+            assert [e.WhichOneof("payload") for e in events] == ["message"]
+            with pytest.raises(TaskNotFoundError):
+                await runtime.task(SCOPE, sent.task_id)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "state", [TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED]
+)
+def test_interrupted_states_end_a_blocking_send(state: int) -> None:
+    """ST12, S99."""
+
+    async def interrupt(turn: Turn) -> None:
+        await turn.emit(status(state))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(interrupt)) as runtime:
+            sent = await runtime.send(call(), say())
+            assert (await sent.outcome(True)).task.status.state == state
+            events = parse(await collect((await runtime.send(call(), say())).events()))
+            assert events[-1].status_update.status.state == state
+
+    run(main())
+
+
+def test_a_stream_stays_open_while_the_agent_waits_for_authentication() -> None:
+    """D31: AUTH_REQUIRED with the turn still running."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def auth(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_AUTH_REQUIRED))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        async with running(ScriptedAgent(auth)) as runtime:
+            sent = await runtime.send(call(), say())
+            state = (await sent.outcome(True)).task.status.state
+            assert state == TaskState.TASK_STATE_AUTH_REQUIRED
+            reading = asyncio.create_task(collect(sent.events()))
+            await gate.reached.wait()
+            gate.opened.set()
+            last = parse(await reading)[-1]
+            assert last.status_update.status.state == TaskState.TASK_STATE_COMPLETED
+
+    run(main())
+
+
+def test_a_follow_up_continues_its_task() -> None:
+    """LC03, S99, R22: same ids, whole history, the stream begins with the Task."""
+
+    async def main() -> None:
+        agent = ScriptedAgent(ask)
+        async with running(agent) as runtime:
+            first = (await (await runtime.send(call(), say("buy"))).outcome(True)).task
+            sent = await runtime.send(call(), say("this", task_id=first.id, mid="m2"))
+            events = parse(await collect(sent.events()))
+            assert events[0].task.id == first.id
+            assert [m.parts[0].text for m in events[0].task.history] == [
+                "buy",
+                "Which one?",
+                "this",
+            ]
+            assert agent.turns[1].context_id == first.context_id
+            task = await runtime.task(SCOPE, first.id)
+            assert task.status.state == TaskState.TASK_STATE_COMPLETED
+            with pytest.raises(UnsupportedOperationError):
+                await runtime.send(call(), say(task_id=first.id))
+
+    run(main())
+
+
+def test_what_does_not_fit_the_task_is_refused() -> None:
+    """LC01, R22."""
+
+    async def main() -> None:
+        async with running(ScriptedAgent(ask)) as runtime:
+            with pytest.raises(TaskNotFoundError, match="Task not found: no-such"):
+                await runtime.send(call(), say(task_id="no-such"))
+            task = (await (await runtime.send(call(), say())).outcome(True)).task
+            with pytest.raises(ValidationError, match="contextId"):
+                await runtime.send(call(), say(task_id=task.id, context_id="other"))
+            with pytest.raises(TaskNotFoundError):
+                await runtime.send(call(caller="b"), say(task_id=task.id))
+
+    run(main())
+
+
+def test_a_follow_up_to_a_running_turn_waits_for_it() -> None:
+    """D32."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            if turn.task is None:
+                await turn.emit(status(TaskState.TASK_STATE_WORKING))
+                await gate.wait()
+                await turn.emit(status(TaskState.TASK_STATE_INPUT_REQUIRED))
+            else:
+                await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        agent = ScriptedAgent(work)
+        async with running(agent, waiting_per_task=1) as runtime:
+            first = await runtime.send(call(), say())
+            task = (await first.outcome(False)).task
+            second = await runtime.send(call(), say("more", task_id=task.id, mid="m2"))
+            assert (await second.outcome(False)).task.id == task.id
+            assert runtime.waiting_turns == 1
+            with pytest.raises(ResourceExhaustedError):
+                await runtime.send(call(), say(task_id=task.id))
+            gate.opened.set()
+            done = (await second.outcome(True)).task
+            assert done.status.state == TaskState.TASK_STATE_COMPLETED
+            assert [t.request.message.message_id for t in agent.turns] == ["m1", "m2"]
+
+    run(main())
+
+
+def test_a_waiting_follow_up_is_refused_when_the_task_ends_first() -> None:
+    """D32."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        async with running(ScriptedAgent(work)) as runtime:
+            first = await runtime.send(call(), say())
+            task = (await first.outcome(False)).task
+            second = await runtime.send(call(), say(task_id=task.id, mid="m2"))
+            gate.opened.set()
+            with pytest.raises(UnsupportedOperationError, match="has ended"):
+                await second.outcome(True)
+
+    run(main())
+
+
+def test_an_exclusive_context_takes_one_turn_at_a_time() -> None:
+    """D26, S92, S93."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        async with running(ScriptedAgent(work), exclusive=True) as runtime:
+            first = await runtime.send(call(), say(context_id="c"))
+            with pytest.raises(UnsupportedOperationError, match=r"Task is already working\."):
+                await runtime.send(call(), say(context_id="c"))
+            other = await runtime.send(call(), say(context_id="d"))
+            gate.opened.set()
+            await first.outcome(True)
+            await other.outcome(True)
+            await (await runtime.send(call(), say(context_id="c"))).outcome(True)
+
+    run(main())
+
+
+def test_limits_refuse_and_never_lose() -> None:
+    """S114, S185: over the limit turns wait, over that they are refused."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await gate.wait()
+            await echo(turn)
+
+        async with running(ScriptedAgent(work), running=1, waiting=1) as runtime:
+            first = await runtime.send(call(), say())
+            await gate.reached.wait()
+            second = await runtime.send(call(), say())
+            while runtime.waiting_turns < 1:
+                await asyncio.sleep(0)
+            with pytest.raises(ResourceExhaustedError):
+                await runtime.send(call(), say())
+            gate.opened.set()
+            for sent in (first, second):
+                assert (await sent.outcome(True)).task.id == sent.task_id
+
+    run(main())
+
+
+def test_an_agent_that_raises_before_any_event_gives_an_error_and_no_task() -> None:
+    """GR03: neutral text; an A2A error keeps its own."""
+
+    async def fail(turn: Turn) -> None:
+        raise ValueError("secret-123")
+
+    async def refuse(turn: Turn) -> None:
+        raise ContentTypeNotSupportedError("only text")
+
+    async def main() -> None:
+        async with running(ScriptedAgent(fail)) as runtime:
+            sent = await runtime.send(call(), say())
+            with pytest.raises(ValueError, match="secret"):
+                await sent.outcome(True)
+            with pytest.raises(ValueError, match="secret"):
+                await collect((await runtime.send(call(), say())).events())
+            with pytest.raises(TaskNotFoundError):
+                await runtime.task(SCOPE, sent.task_id)
+        async with running(ScriptedAgent(refuse)) as runtime:
+            with pytest.raises(ContentTypeNotSupportedError):
+                await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_an_agent_that_raises_later_fails_its_task_without_its_text() -> None:
+    """SS03, S176, D30."""
+
+    async def fail(turn: Turn) -> None:
+        await turn.emit(chunk("one"))
+        await turn.emit(chunk("two"))
+        raise ValueError("secret-123")
+
+    async def main() -> None:
+        async with running(ScriptedAgent(fail)) as runtime:
+            events = parse(await collect((await runtime.send(call(), say())).events()))
+            last = events[-1].status_update.status
+            assert last.state == TaskState.TASK_STATE_FAILED
+            assert "secret" not in str(events)
+            assert "reference" in last.message.parts[0].text
+
+    run(main())
+
+
+def test_an_agent_that_ends_without_finishing_fails_its_task() -> None:
+    """PR01: no task is WORKING without a runner."""
+
+    async def half(turn: Turn) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+
+    async def none(turn: Turn) -> None:
+        return
+
+    async def main() -> None:
+        async with running(ScriptedAgent(half)) as runtime:
+            task = (await (await runtime.send(call(), say())).outcome(True)).task
+            assert task.status.state == TaskState.TASK_STATE_FAILED
+        async with running(ScriptedAgent(none)) as runtime:
+            with pytest.raises(InvalidAgentResponseError):
+                await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_events_after_the_end_change_nothing() -> None:
+    """ST03, D28, S100."""
+
+    async def late(turn: Turn) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        await turn.emit(status(TaskState.TASK_STATE_FAILED))
+        await turn.emit(chunk("late"))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(late)) as runtime:
+            sent = await runtime.send(call(), say())
+            events = await collect(sent.events())
+            assert [e.seq for e in events] == [1, 2]
+            task = await runtime.task(SCOPE, sent.task_id)
+            assert task.status.state == TaskState.TASK_STATE_COMPLETED
+            assert not task.artifacts
+
+    run(main())
+
+
+def test_events_that_do_not_fit_are_the_agents_fault() -> None:
+    """R17 and the ids of events."""
+    wrong = [
+        Task(id="other"),
+        chunk("x", artifact_id=""),
+        status(TaskState.TASK_STATE_UNSPECIFIED),
+        "text",
+    ]
+
+    async def main() -> None:
+        for event in wrong:
+
+            async def emit(turn: Turn, event: object = event) -> None:
+                await turn.emit(event)  # type: ignore[arg-type]
+
+            async with running(ScriptedAgent(emit)) as runtime:
+                with pytest.raises(InvalidAgentResponseError):
+                    await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_an_event_over_the_limit_fails_the_task_in_words() -> None:
+    """GR07."""
+
+    async def big(turn: Turn) -> None:
+        await turn.emit(chunk("small"))
+        await turn.emit(chunk("x" * 2000))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(big), event_bytes=1000) as runtime:
+            task = (await (await runtime.send(call(), say())).outcome(True)).task
+            assert task.status.state == TaskState.TASK_STATE_FAILED
+            assert "limit is 1000" in task.status.message.parts[0].text
+
+    run(main())
+
+
+def test_referenced_tasks_reach_the_agent_when_the_caller_may_see_them() -> None:
+    """S60, S100."""
+
+    async def main() -> None:
+        agent = ScriptedAgent(echo)
+        async with running(agent) as runtime:
+            own = (await (await runtime.send(call(), say("own"))).outcome(True)).task
+            foreign = await runtime.send(call(caller="b"), say("foreign"))
+            await foreign.outcome(True)
+            request = say("again")
+            request.message.reference_task_ids.extend([own.id, foreign.task_id, "unknown"])
+            await (await runtime.send(call(), request)).outcome(True)
+            assert [t.id for t in agent.turns[-1].related] == [own.id]
+
+    run(main())
+
+
+def test_a_stopping_runtime_takes_no_message() -> None:
+    async def main() -> None:
+        async with running(ScriptedAgent(echo)) as runtime:
+            await runtime.stop(0.0)
+            with pytest.raises(UnavailableError):
+                await runtime.send(call(), say())
+
+    run(main())
+
+
+def test_stopping_lets_turns_end_and_fails_those_that_do_not() -> None:
+    """S184 and the ordered stop."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+
+        async with running(ScriptedAgent(work)) as runtime:
+            sent = await runtime.send(call(), say())
+            await gate.reached.wait()
+            reading = asyncio.create_task(sent.outcome(True))
+            await runtime.stop(0.05)
+            response: SendMessageResponse = await reading
+            assert response.task.status.state == TaskState.TASK_STATE_FAILED
+
+    run(main())
