@@ -24,6 +24,9 @@ MESSAGE_BYTES = 16 << 20
 DRAIN_SECONDS = 3600.0
 """Longer than any grace: the call to `stop` that ends the drain gives the real one."""
 
+LEAST_GRACE = 0.05
+"""A server without calls then ends in order: none at all makes gRPC break its connections."""
+
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - recognised, not bound
 _HEALTH = "grpc.health.v1.Health"
 
@@ -113,7 +116,7 @@ class GrpcServer:
         server = self._server
         if server is None:
             return
-        await server.stop(grace)
+        await server.stop(max(grace, LEAST_GRACE))
         if self._draining is not None:
             # waited for, not awaited: giving up here must not cancel it
             await asyncio.wait([self._draining])

@@ -303,6 +303,23 @@ def test_one_limit_for_sizes() -> None:
     run(main())
 
 
+def test_bounds_calls_at_once() -> None:
+    """S185: one call too many is refused at once, not queued."""
+
+    async def main() -> None:
+        runtime = ScriptedRuntime()
+        runtime.gate = asyncio.Event()
+        async with serving(make_service(runtime), calls=1) as client:
+            first = asyncio.create_task(client.unary("SendMessage", make_send(), make_call()))
+            await runtime.entered.wait()
+            second = await refused(client.unary("SendMessage", make_send(), make_call()))
+            assert second.row.code == Code.RESOURCE_EXHAUSTED
+            runtime.gate.set()
+            await first
+
+    run(main())
+
+
 def test_answers_may_be_larger_than_requests() -> None:
     """GR07: a task whose history adds up to 6 MB, by GetTask and as first event."""
     runtime = ScriptedRuntime()

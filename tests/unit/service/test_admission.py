@@ -1,9 +1,13 @@
 """What every operation demands before any work: who, which version, which extensions, how big."""
 
 import asyncio
+from math import isfinite
+from struct import unpack
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.card import Card
 from gateway.errors import (
@@ -26,6 +30,7 @@ from gateway.pb import (
     SendMessageRequest,
 )
 from gateway.service import Service, ServiceOptions
+from gateway.service.validation import check_numbers
 from tests.conftest import run
 from tests.doubles.runtime import ScriptedRuntime, make_task
 from tests.unit.service.making import (
@@ -176,6 +181,20 @@ def test_refuses_numbers_that_json_does_not_have(number: float) -> None:
     request.message.parts[0].data.number_value = number
     with pytest.raises(ValidationError, match=r"message\.parts\[0\]\.data"):
         run(make_service().unary("SendMessage", request, make_call()))
+
+
+@given(struct=st.binary(min_size=8, max_size=8), before=st.binary(max_size=9))
+def test_misses_no_such_number(struct: bytes, before: bytes) -> None:
+    """PB08: whatever the bits of the double and the bytes around it."""
+    request = make_send(Part(raw=before), Part())
+    [number] = unpack("<d", struct)
+    request.message.parts[1].data.number_value = number
+    raw = request.SerializeToString()
+    if isfinite(number):
+        check_numbers(request, raw)
+        return
+    with pytest.raises(ValidationError):
+        check_numbers(request, raw)
 
 
 def test_takes_other_numbers_and_bytes_that_look_alike() -> None:
