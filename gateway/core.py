@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 GC_THRESHOLD = 20_000
 """Allocations between two looks for garbage; Python's 700 would look hundreds of times a second
 for cycles that this code does not make."""
+HAND_OVER = 0.5
+"""Seconds after the doors' last request at which it has arrived here."""
 
 
 class Core:
@@ -61,6 +63,7 @@ class Core:
         self._public: PublicServer | None = None
         self._monitor: Monitor | None = None
         self._watchdog: Watchdog | None = None
+        self._draining: asyncio.Task[None] | None = None
 
     async def start(self) -> Mapping[str, Any]:
         """Open the store, start the agent, listen. Raises `StartError`."""
@@ -180,10 +183,17 @@ class Core:
 
     # the end
 
-    async def drain(self) -> None:
-        """Close the native listener; links go on, for the calls that adapters still have."""
+    async def drain(self, grace: float) -> None:
+        """Close the native listener, and let calls end: those on links, too, once adapters have
+        handed over what they had taken."""
         if self._public:
             await self._public.drain()
+        if self._service and self._draining is None:
+            self._draining = asyncio.create_task(self._drain_calls(self._service, grace))
+
+    async def _drain_calls(self, service: Service, grace: float) -> None:
+        await asyncio.sleep(min(HAND_OVER, grace))
+        await service.drain(max(0.0, grace - HAND_OVER))
 
     async def stop(self, grace: float) -> None:
         """Let calls end, then turns that nobody waits for, then close the store."""
@@ -194,7 +204,11 @@ class Core:
 
         if self._monitor:
             await self._monitor.stop()
-        await self.drain()
+        if self._public:
+            await self._public.drain()
+        if self._draining:
+            self._draining.cancel()
+            await asyncio.wait((self._draining,))
         await asyncio.gather(
             *([self._service.drain(grace)] if self._service else []),
             *([self._link.stop(grace)] if self._link else []),
@@ -224,7 +238,7 @@ class Observer:
 
 def state_name(state: int) -> str:
     """As the protocol spells it."""
-    return TaskState.Name(state)  # type: ignore[arg-type]
+    return TaskState.Name(state)
 
 
 def agent_name(config: Config) -> str:

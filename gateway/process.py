@@ -54,8 +54,9 @@ class Part(Protocol):
         """Open everything; gives what the supervisor has to know, such as the addresses that
         were really opened (`doors`). Raises `StartError`."""
 
-    async def drain(self) -> None:
-        """Take no new work from outside; what runs goes on."""
+    async def drain(self, grace: float) -> None:
+        """Take no new work from outside; what runs may go on for `grace` seconds, and `stop`
+        follows."""
 
     async def stop(self, grace: float) -> None:
         """Let what runs end within `grace` seconds, end the rest and close. A second call, with
@@ -190,7 +191,7 @@ class _Life:
         elif "stop" in message:
             self._ask(float(message["stop"]))
         elif "drain" in message and self._draining is None:
-            self._draining = asyncio.create_task(self._part.drain())
+            self._draining = asyncio.create_task(self._part.drain(float(message["drain"])))
 
     def _ask(self, grace: float | None) -> None:
         if self._stop_asked.is_set():

@@ -26,9 +26,11 @@ CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
 READY_LIMIT = 60.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+LONGEST_PAUSE_IF_READY = 1.0
+"""For a process that did start: somebody waits for it."""
 STEADY_AFTER = 30.0
 """Seconds of life after which earlier deaths no longer count."""
-MOST_DEATHS = 10
+MOST_FAILED_STARTS = 10
 KILL_AFTER = 1.5
 """Seconds that a child may take beyond its grace."""
 
@@ -50,6 +52,7 @@ class Child:
         self.error = ""
         self.code = 0
         self.deaths = 0
+        self.failed_starts = 0
         self.started_at = 0.0
         self.restart_at: float | None = None
         self.kill_at: float | None = None
@@ -244,13 +247,16 @@ class Supervisor:
 
     def _restart_later(self, child: Child, code: int) -> None:
         now = time.monotonic()
+        was_ready = child.report is not None
         child.deaths = 1 if now - child.started_at > STEADY_AFTER else child.deaths + 1
+        child.failed_starts = 0 if was_ready else child.failed_starts + 1
         reason = f"{child.name} {_ended(code)}" + (f" ({child.error})" if child.error else "")
-        if child.deaths > MOST_DEATHS:
-            self._give_up(f"{reason}, {child.deaths} times in a row", EXIT_DYING)
+        if child.failed_starts > MOST_FAILED_STARTS:
+            self._give_up(f"{reason}; it could not start {child.failed_starts} times", EXIT_DYING)
             return
         # the first death may be chance; what dies again and again is given time
-        pause = min(FIRST_PAUSE * 2 ** (child.deaths - 1), LONGEST_PAUSE)
+        longest = LONGEST_PAUSE_IF_READY if was_ready else LONGEST_PAUSE
+        pause = min(FIRST_PAUSE * 2 ** (child.deaths - 1), longest)
         child.restart_at = now + pause
         say(f"{reason}; starting it again in {pause:.1f} s")
 
@@ -270,7 +276,7 @@ class Supervisor:
         for child in self._adapters:
             child.order({"stop": self._config["grace"]})
             child.kill_at = self._stop_at + KILL_AFTER
-        self._core.order({"drain": True})
+        self._core.order({"drain": self._config["grace"]})
         self._stop_core_at_last()
 
     def _hurry(self) -> None:

@@ -98,7 +98,7 @@ class Adapter:
     def _asked(self, name: str) -> str:
         return ", ".join(getattr(self._config.transports, name).address)
 
-    async def drain(self) -> None:
+    async def drain(self, grace: float) -> None:
         """Nothing: `stop` lets calls end by itself."""
 
     async def stop(self, grace: float) -> None:

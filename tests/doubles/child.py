@@ -53,7 +53,7 @@ class Part:
         # as if port 0 had been given and the system had chosen
         return {"doors": {"grpc": ["127.0.0.1:7"]}} if NAME == "core" else {}
 
-    async def drain(self) -> None:
+    async def drain(self, grace: float) -> None:
         """Note it."""
         note("drain")
 

@@ -9,7 +9,8 @@ from gateway.supervisor import (
     EXIT_DYING,
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    MOST_DEATHS,
+    LONGEST_PAUSE_IF_READY,
+    MOST_FAILED_STARTS,
     Child,
     Supervisor,
 )
@@ -45,7 +46,7 @@ def running(core: Child) -> Supervisor:
 def test_pauses_grow_to_a_bound(clock: Clock, core: Child, running: Supervisor) -> None:
     """0.1 s doubling to 5 s."""
     pauses = []
-    for _ in range(MOST_DEATHS):
+    for _ in range(MOST_FAILED_STARTS):
         core.started_at = clock.now
         running._restart_later(core, 1)
         assert core.restart_at is not None
@@ -57,21 +58,34 @@ def test_pauses_grow_to_a_bound(clock: Clock, core: Child, running: Supervisor) 
 def test_gives_up(
     clock: Clock, core: Child, running: Supervisor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Quick deaths in a row end the gateway, with a line that says so."""
-    for _ in range(MOST_DEATHS + 1):
+    """Starts that fail in a row end the gateway, with a line that says so."""
+    for _ in range(MOST_FAILED_STARTS + 1):
         core.started_at = clock.now
         running._restart_later(core, 1)
     assert running._exit_code == EXIT_DYING
     assert core.restart_at is None
-    assert "core ended with code 1, 11 times in a row" in capsys.readouterr().err
+    assert "core ended with code 1; it could not start 11 times" in capsys.readouterr().err
 
 
 def test_a_long_life_forgives(clock: Clock, core: Child, running: Supervisor) -> None:
     """After a steady time the count begins anew."""
-    for _ in range(MOST_DEATHS):
+    for _ in range(MOST_FAILED_STARTS):
         core.started_at = clock.now
         running._restart_later(core, 1)
     core.started_at = clock.now
+    core.report = {}
     clock.now += 60
     running._restart_later(core, 1)
     assert core.restart_at == pytest.approx(clock.now + FIRST_PAUSE)
+    assert core.failed_starts == 0
+
+
+def test_never_gives_up_on_what_did_start(clock: Clock, core: Child, running: Supervisor) -> None:
+    """A process that is killed again and again from outside comes back, soon, each time."""
+    for _ in range(5 * MOST_FAILED_STARTS):
+        core.started_at = clock.now
+        core.report = {}
+        running._restart_later(core, -9)
+        assert core.restart_at is not None
+        assert core.restart_at - clock.now <= LONGEST_PAUSE_IF_READY
+    assert running._exit_code == 0
