@@ -18,6 +18,7 @@ from gateway.pb import (
     SendMessageRequest,
     TaskState,
     Timestamp,
+    Value,
 )
 from gateway.service.rules import Rules
 
@@ -25,6 +26,9 @@ MAX_ID_LENGTH = 128
 MAX_TENANT_LENGTH = 128
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
+MAX_PARTS = 10_000
+MAX_ITEMS = 1_000
+"""Of other lists in a message: lists are gone through one by one while all other calls wait."""
 
 _ROLE_USER = int(Role.ROLE_USER)
 _STATES = frozenset(TaskState.values())
@@ -32,9 +36,11 @@ _STATES = frozenset(TaskState.values())
 _is_id = re.compile(r"[A-Za-z0-9_.:-]{1,128}").fullmatch
 _ID_RULE = f"must be 1 to {MAX_ID_LENGTH} letters, digits or any of _ . : -"
 
-_looks_non_finite = re.compile(rb"\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL).search
-"""Finds every NaN and infinity of a serialized Value (field 2, a little-endian double whose
-exponent bits are all set), and now and then something else."""
+_looks_non_finite = re.compile(rb"\x09\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL).search
+"""Finds every NaN and infinity that a serializer writes: a Value of nine bytes, field 2, a
+little-endian double whose exponent bits are all set. Hardly ever finds anything else."""
+_MAX_VALUES = 100_000
+"""Values that are looked at one by one where something was found."""
 
 # google.protobuf.Timestamp holds years 1 to 9999
 _FIRST_SECOND = -62_135_596_800
@@ -69,9 +75,13 @@ def check_size(size: int, limit: int) -> None:
 def check_numbers(request: ProtoMessage, raw: bytes) -> None:
     """Refuse NaN and infinities in free-form values: protobuf can carry them, JSON cannot, and
     a task that holds one could not be read at the JSON doors."""
-    if _looks_non_finite(raw):
-        for place in _non_finite(request, ""):
+    if not _looks_non_finite(raw):
+        return
+    for count, (place, number) in enumerate(_numbers(request, "")):
+        if not math.isfinite(number):
             raise ValidationError((place, "holds NaN or an infinity; JSON has no such numbers"))
+        if count > _MAX_VALUES:
+            raise ValidationError((place, f"more than {_MAX_VALUES} values; send them as a file"))
 
 
 def check_send(request: SendMessageRequest, rules: Rules) -> None:
@@ -88,9 +98,8 @@ def check_send(request: SendMessageRequest, rules: Rules) -> None:
         wrong.append(("message.taskId", _id_reason(message.task_id)))
     if message.context_id and not _is_id(message.context_id):
         wrong.append(("message.contextId", _id_reason(message.context_id)))
-    for index, reference in enumerate(message.reference_task_ids):
-        if not _is_id(reference):
-            wrong.append((f"message.referenceTaskIds[{index}]", _id_reason(reference)))
+    if message.reference_task_ids:
+        _check_references(message, wrong)
     has_types = _check_parts(message, wrong)
     has_configuration = request.HasField("configuration")
     if has_configuration and request.configuration.history_length < 0:
@@ -100,7 +109,17 @@ def check_send(request: SendMessageRequest, rules: Rules) -> None:
     if has_types:
         _check_types(message, rules)
     if has_configuration and (accepted := request.configuration.accepted_output_modes):
-        rules.check_accepted(accepted)
+        rules.check_accepted(accepted[:MAX_ITEMS])
+
+
+def _check_references(message: Message, wrong: Violations) -> None:
+    references = message.reference_task_ids
+    if len(references) > MAX_ITEMS:
+        wrong.append(("message.referenceTaskIds", f"must hold at most {MAX_ITEMS} ids"))
+        return
+    for index, reference in enumerate(references):
+        if not _is_id(reference):
+            wrong.append((f"message.referenceTaskIds[{index}]", _id_reason(reference)))
 
 
 def _check_parts(message: Message, wrong: Violations) -> bool:
@@ -108,6 +127,9 @@ def _check_parts(message: Message, wrong: Violations) -> bool:
     parts = message.parts
     if not parts:
         wrong.append(("message.parts", "must hold at least one part"))
+    elif len(parts) > MAX_PARTS:
+        wrong.append(("message.parts", f"must hold at most {MAX_PARTS} parts"))
+        return False
     has_types = False
     for index, part in enumerate(parts):
         if part.WhichOneof("content") is None:
@@ -162,26 +184,26 @@ def _role_reason(role: int) -> str:
     return "must be ROLE_USER" if role else "is required; send ROLE_USER"
 
 
-def _non_finite(message: ProtoMessage, place: str) -> Iterator[str]:
-    """Paths of the values that hold a number JSON cannot."""
+def _numbers(message: ProtoMessage, place: str) -> Iterator[tuple[str, float]]:
+    """The number of each free-form value (0 where it is none), with the path of its field."""
+    if isinstance(message, Value):
+        yield place, message.number_value
     for field, value in message.ListFields():
-        if field.name == "number_value" and not math.isfinite(value):
-            yield place
         if field.message_type is not None:
-            yield from _non_finite_inside(field, value, place)
+            yield from _numbers_inside(field, value, place)
 
 
-def _non_finite_inside(field: Any, value: Any, place: str) -> Iterator[str]:
+def _numbers_inside(field: Any, value: Any, place: str) -> Iterator[tuple[str, float]]:
     if field.message_type.GetOptions().map_entry:
         # a Struct: the path ends at the field that holds it
         for item in value.values():
-            yield from _non_finite(item, place)
+            yield from _numbers(item, place)
         return
-    inside = field.containing_type.full_name.startswith("google.protobuf.")
-    if not inside:
+    is_inside = field.containing_type.full_name.startswith("google.protobuf.")
+    if not is_inside:
         place = f"{place}.{field.json_name}" if place else field.json_name
     if isinstance(value, ProtoMessage):
-        yield from _non_finite(value, place)
+        yield from _numbers(value, place)
         return
     for index, item in enumerate(value):
-        yield from _non_finite(item, place if inside else f"{place}[{index}]")
+        yield from _numbers(item, place if is_inside else f"{place}[{index}]")

@@ -183,6 +183,16 @@ def test_refuses_numbers_that_json_does_not_have(number: float) -> None:
         run(make_service().unary("SendMessage", request, make_call()))
 
 
+def test_looks_at_a_bounded_number_of_values() -> None:
+    """R30, ML02: no request keeps all others waiting while its values are gone through."""
+    request = make_send(Part(raw=b"\x09\x11aaaaaa\xff\xff"), Part())
+    request.message.parts[1].data.list_value.extend(["a"] * 100_100)
+    with pytest.raises(ValidationError, match=r"parts\[1\]\.data: more than 100000 values"):
+        serve(make_service(), "SendMessage", request)
+    request.message.parts[0].raw = b"other"
+    assert serve(make_service(), "SendMessage", request)
+
+
 @given(struct=st.binary(min_size=8, max_size=8), before=st.binary(max_size=9))
 def test_misses_no_such_number(struct: bytes, before: bytes) -> None:
     """PB08: whatever the bits of the double and the bytes around it."""
@@ -199,7 +209,9 @@ def test_misses_no_such_number(struct: bytes, before: bytes) -> None:
 
 def test_takes_other_numbers_and_bytes_that_look_alike() -> None:
     """PB08: every finite double passes, and so does content that only looks like NaN."""
-    request = make_send(Part(raw=b"\x11aaaaaa\xff\xff" * 3), Part(text="\x11" + "x" * 6 + "\x7f"))
+    request = make_send(
+        Part(raw=b"\x09\x11aaaaaa\xff\xff" * 3), Part(text="\x11" + "x" * 6 + "\x7f")
+    )
     for number in (0.1, -1e308, 9007199254740992.0, 5e-324):
         request.message.metadata[str(number)] = number
     request.metadata["n"] = None

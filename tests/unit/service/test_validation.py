@@ -47,6 +47,8 @@ def refuse(name: str, request: Any) -> dict[str, str]:
         (make_send(context_id="ü"), "message.contextId"),
         (make_send(context_id="a\n"), "message.contextId"),
         (make_send(reference_task_ids=["ok", ""]), "message.referenceTaskIds[1]"),
+        (make_send(reference_task_ids=["ok"] * 1001), "message.referenceTaskIds"),
+        (make_send(*[Part(text="a")] * 10_001), "message.parts"),
     ],
 )
 def test_names_the_wrong_field_of_a_message(request_: SendMessageRequest, field: str) -> None:
