@@ -26,10 +26,10 @@ class Profiler:
 
     def __init__(self, directory: Path, seconds: float, rate: int, is_native: bool) -> None:
         self._directory = directory
-        self._options = ["--format", "raw", "--nonblocking", "--rate", str(rate)]
+        self._options = ["--format", "raw", "--threads", "--rate", str(rate)]
         self._options += ["--duration", str(int(seconds))]
-        if is_native:
-            self._options.append("--native")
+        # Native frames can only be read from a process that stands still.
+        self._options.append("--native" if is_native else "--nonblocking")
         self.running: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
 
     def __call__(self, server: Server) -> None:
@@ -58,19 +58,30 @@ class Profiler:
 
 
 def _print(name: str, stacks: str, top: int) -> None:
-    own: Counter[str] = Counter()
-    below: Counter[str] = Counter()
+    threads: dict[str, Counter[tuple[str, ...]]] = {}
     for line in stacks.splitlines():
         stack, _, samples = line.rpartition(" ")
-        functions = [frame.rpartition(":")[0] + ")" for frame in stack.split(";") if ":" in frame]
-        if not functions:
-            continue
-        own[functions[-1]] += int(samples)
-        below.update(dict.fromkeys(functions, int(samples)))
-    total = own.total()
-    click.echo(f"\n{name}: {total} samples\n   own   with callees")
+        thread, *frames = stack.split(";")
+        # without the line numbers: "name (file)"
+        functions = [f"{frame.rpartition(':')[0]})" for frame in frames if ":" in frame]
+        threads.setdefault(thread, Counter())[tuple(functions or frames)] += int(samples)
+    total = sum(stacks.total() for stacks in threads.values())
+    click.echo(f"\n{name}: {total} samples")
+    for thread, seen in sorted(threads.items(), key=lambda item: -item[1].total()):
+        if seen.total() > total / 50:
+            click.echo(f"  {thread}, {seen.total() / total:.0%}\n   own   with callees")
+            _print_thread(seen, total, top)
+
+
+def _print_thread(stacks: Counter[tuple[str, ...]], total: int, top: int) -> None:
+    own: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    for functions, samples in stacks.items():
+        own[functions[-1]] += samples
+        below.update(dict.fromkeys(functions, samples))
     for function, count in own.most_common(top):
-        click.echo(f"{count / total:6.1%} {below[function] / total:6.1%}  {function}")
+        if count * 500 > total:
+            click.echo(f"{count / total:6.1%} {below[function] / total:6.1%}  {function}")
 
 
 @click.command()
@@ -78,7 +89,9 @@ def _print(name: str, stacks: str, top: int) -> None:
 @click.option("--seconds", default=10.0, show_default=True)
 @click.option("--rate", default=250, show_default=True, help="Samples per second.")
 @click.option("--top", default=30, show_default=True, help="Functions to print.")
-@click.option("--native", is_flag=True, help="With the frames of C extensions (slower).")
+@click.option(
+    "--native", is_flag=True, help="With the frames of C extensions; far slower: use --rate 50."
+)
 @click.option("--peer", "is_peer", is_flag=True, help="Look at the peer, not at ours.")
 def main(name: str, seconds: float, rate: int, top: int, native: bool, is_peer: bool) -> None:
     """Profile the processes of a server during SCENARIO (names: python -m benchmarks --list)."""
