@@ -342,8 +342,9 @@ class LiveTask:
         self.turns.append(turn)
         if self.head is not None:
             self.head.add_user_message(turn.request.message)
-            turn.task = Task()
-            turn.task.CopyFrom(self.head.task)
+            found = self.head.task.SerializeToString()
+            turn.task = Task.FromString(found)
+            turn.opening = LogEvent(self.seq, pack(TASK_TAG, found))
             self._is_snapshot_due = True
         if not is_row_stored:
             self._row_due = turn

@@ -132,9 +132,9 @@ class Sent:
         live = turn.live
         if after is None:
             after = 0
-            if turn.task is not None:
-                after, task = await live.snapshot()
-                yield [task_event(after, task)]
+            if turn.opening is not None:
+                after = turn.opening.seq
+                yield [turn.opening]
         else:
             check_cursor(live, after)
         async for batch in follow(live, after, self._end):

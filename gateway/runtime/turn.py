@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.agents import Turn
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, SendMessageResponse, Task
-from gateway.store import TurnRow
+from gateway.store import LogEvent, TurnRow
 
 if TYPE_CHECKING:
     from gateway.runtime.live import LiveTask
@@ -26,6 +26,7 @@ class LiveTurn(Turn):
         "is_queued",
         "is_running",
         "live",
+        "opening",
         "reply",
         "row",
         "run_task",
@@ -43,6 +44,9 @@ class LiveTurn(Turn):
         Turn.__init__(self, call, request, live.id, live.context_id, None, related)
         self.live = live
         self.row = row
+        self.opening: LogEvent | None = None
+        """The task as a follow-up found it, its message included: its stream begins with that
+        and brings all that the turn does, however late the reader comes."""
         self.begin_version = 0
         """The change that must be stored before the agent starts."""
         self.settled_version = 0

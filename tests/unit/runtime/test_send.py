@@ -161,6 +161,22 @@ def test_a_follow_up_continues_its_task() -> None:
     run(main())
 
 
+def test_the_stream_of_a_follow_up_holds_the_whole_turn_however_late_it_is_read() -> None:
+    """R16, R17: the Task as the turn found it, then each event of the turn."""
+
+    async def main() -> None:
+        async with running(ScriptedAgent(ask)) as runtime:
+            first = (await (await runtime.send(call(), say("buy"))).outcome(True)).task
+            sent = await runtime.send(call(), say("this", task_id=first.id, mid="m2"))
+            await sent.outcome(True)
+            opening, end = parse(await collect(sent.events()))
+            assert opening.task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+            assert opening.task.history[-1].message_id == "m2"
+            assert end.status_update.status.state == TaskState.TASK_STATE_COMPLETED
+
+    run(main())
+
+
 def test_what_does_not_fit_the_task_is_refused() -> None:
     """LC01, R22."""
 
