@@ -10,21 +10,25 @@ class EchoExecutor(AgentExecutor):
     """Answers each message with its own text."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        assert context.message and context.task_id and context.context_id
+        assert context.message
         if context.current_task is None:
             # the gateway would make the task by itself; the SDK's own server wants it first
             task = Task(
-                id=context.task_id,
-                context_id=context.context_id,
+                id=context.task_id or "",
+                context_id=context.context_id or "",
                 status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
                 history=[context.message],
             )
             await event_queue.enqueue_event(task)
-        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        updater = updater_of(context, event_queue)
         await updater.start_work()
         await updater.add_artifact([Part(text=context.get_user_input())], name="echo")
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        assert context.task_id and context.context_id
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+        await updater_of(context, event_queue).cancel()
+
+
+def updater_of(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
+    # the SDK types the ids as optional; a turn always has both
+    return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")

@@ -60,7 +60,7 @@ class Input:
     @property
     def data(self) -> list[Any]:
         """The data parts of the message, as plain Python values."""
-        return [json_format.MessageToDict(p.data) for p in self.message.parts if p.HasField("data")]
+        return [to_python(p.data) for p in self.message.parts if p.HasField("data")]
 
     @property
     def files(self) -> list[Part]:
@@ -70,8 +70,7 @@ class Input:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata of the message."""
-        metadata: dict[str, Any] = json_format.MessageToDict(self.message.metadata)
-        return metadata
+        return {name: to_python(value) for name, value in self.message.metadata.fields.items()}
 
     @property
     def task_id(self) -> str:
@@ -117,6 +116,19 @@ class Input:
     def accepts(self) -> list[str]:
         """The media types that the client takes; empty for any."""
         return list(self._turn.request.configuration.accepted_output_modes)
+
+
+def to_python(value: Value) -> Any:
+    """A JSON value as Python has it; whole numbers are ints, as `json.loads` would give them."""
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return {name: to_python(item) for name, item in value.struct_value.fields.items()}
+    if kind == "list_value":
+        return [to_python(item) for item in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        return int(number) if number.is_integer() else number
+    return None if kind in (None, "null_value") else getattr(value, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +331,11 @@ class FunctionAgent:
             self._threads = None
 
     async def run(self, turn: Turn) -> None:
-        await self._drive(turn)
+        try:
+            await self._drive(turn)
+        except SystemExit as error:
+            # it would end the loop, and every other task with it
+            raise RuntimeError("the agent called sys.exit()") from error
 
     async def cancel(self, turn: Turn) -> None:
         """The function has been told by `asyncio.CancelledError` or, in a thread, by close."""

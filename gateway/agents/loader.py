@@ -127,7 +127,8 @@ def _module_names(missing: str) -> list[str]:
     names = []
     for folder in filter(Path.is_dir, folders):
         for entry in folder.iterdir():
-            if entry.suffix == ".py" or (entry.is_dir() and entry.name.isidentifier()):
+            is_module = entry.suffix == ".py" or entry.is_dir()
+            if is_module and entry.stem.isidentifier() and not entry.stem.startswith("_"):
                 names.append(f"{parent}.{entry.stem}" if parent else entry.stem)
     return names
 

@@ -125,12 +125,19 @@ class SdkAgent:
         """The SDK knows no end of an executor."""
 
     async def run(self, turn: Turn) -> None:
-        await self._executor.execute(self._context(turn, turn.request), TurnQueue(turn))
+        try:
+            await self._executor.execute(self._context(turn, turn.request), TurnQueue(turn))
+        except SystemExit as error:
+            # it would end the loop, and every other task with it
+            raise RuntimeError("the agent called sys.exit()") from error
 
     async def cancel(self, turn: Turn) -> None:
         # a cancel may come without a message of its own; the SDK gives None then
         request = turn.request if turn.request.HasField("message") else None
-        await self._executor.cancel(self._context(turn, request), TurnQueue(turn))
+        try:
+            await self._executor.cancel(self._context(turn, request), TurnQueue(turn))
+        except SystemExit as error:
+            raise RuntimeError("the agent called sys.exit()") from error
 
     def _context(self, turn: Turn, request: SendMessageRequest | None) -> RequestContext:
         return RequestContext(

@@ -10,6 +10,8 @@ for an item. Rules:
 3. What the runtime's `emit` raises is raised by the agent's next `emit`, or at the turn's end.
 4. Cancelling `run` cancels the agent's coroutine and waits for its end; a second cancel gives
    up waiting, so that the runtime can abandon an agent that ignores it.
+5. Where the thread ends by itself (`sys.exit` in a background job of the agent), its turns and
+   all later ones fail at once.
 """
 
 import asyncio
@@ -160,6 +162,11 @@ class Passage(Turn):
         if error is not None:
             raise error
 
+    def lose(self) -> None:
+        """The agent's thread is gone, and with it whatever this turn was doing."""
+        if not self._is_done:
+            self._finish(AgentError("the agent's thread has ended"))
+
     def abandon(self) -> None:
         """Nobody waits any more: what the agent still emits is dropped."""
         self._is_abandoned = True
@@ -193,6 +200,8 @@ class Passage(Turn):
             self._signal.set()
 
     def _finish(self, outcome: BaseException | None) -> None:
+        if isinstance(outcome, SystemExit | KeyboardInterrupt):
+            outcome = RuntimeError(f"the agent called for the end of the process: {outcome!r}")
         self._outcome = outcome
         self._is_done = True
         self._signal.set()
@@ -206,6 +215,7 @@ class ThreadAgent:
         self._inner = inner
         self._stop_timeout = stop_timeout
         self._thread: threading.Thread | None = None
+        self._passages: set[Passage] = set()
         self._to_agent: Mailbox
         self._to_core: Mailbox
         self._leave: asyncio.Event
@@ -221,7 +231,11 @@ class ThreadAgent:
             target=self._main, args=(ready,), name=f"agent-{self.name}", daemon=True
         )
         self._thread.start()
-        await ready
+        try:
+            await ready
+        except BaseException:
+            self._thread = None
+            raise
 
     async def stop(self) -> None:
         """Returns within the timeout, also where the agent blocks its thread for ever."""
@@ -246,8 +260,16 @@ class ThreadAgent:
 
     async def _pass(self, turn: Turn, work: Work) -> None:
         if self._thread is None:
-            raise AgentError(f"agent {self.name} is not started")
+            raise AgentError(f"agent {self.name} is not started, or its thread has ended")
         passage = Passage(turn, self._to_agent, self._to_core)
+        self._passages.add(passage)
+        try:
+            await self._escort(passage, work)
+        finally:
+            self._passages.discard(passage)
+        passage.raise_outcome()
+
+    async def _escort(self, passage: Passage, work: Work) -> None:
         self._to_agent.post(passage.begin, work, contextvars.copy_context())
         try:
             await passage.carry()
@@ -258,14 +280,21 @@ class ThreadAgent:
             except asyncio.CancelledError:
                 passage.abandon()
                 raise
-        passage.raise_outcome()
 
     def _main(self, ready: "asyncio.Future[None]") -> None:
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(self._live(ready))
+        except BaseException as error:
+            logger.error("the thread of agent %s broke off", self.name, exc_info=error)
         finally:
-            self._to_core.post(self._gone.set)
+            self._to_core.post(self._lose_all)
+
+    def _lose_all(self) -> None:
+        self._thread = None
+        self._gone.set()
+        for passage in self._passages:
+            passage.lose()
 
     async def _live(self, ready: "asyncio.Future[None]") -> None:
         self._to_agent = Mailbox(asyncio.get_running_loop())
