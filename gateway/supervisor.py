@@ -154,7 +154,8 @@ class Supervisor:
             events = self._selector.select(self._until_next_timer())
             for key, _ in events:
                 if isinstance(key.data, Child):
-                    self._read(key.data)
+                    if key.data.channel is key.fileobj:  # not closed by an event before this one
+                        self._read(key.data)
                 else:
                     self._take_signals(key.fileobj)
             self._keep_time()
@@ -240,7 +241,7 @@ class Supervisor:
             if code and not self._exit_code and not self._is_hurried:
                 self._exit_code = EXIT_FAILED
             return
-        if not self._is_announced:
+        if not self._is_announced and child.report is None:
             self._give_up(child.error or f"{child.name} {_ended(code)}", child.code or EXIT_FAILED)
             return
         self._restart_later(child, code)

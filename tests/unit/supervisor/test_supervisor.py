@@ -66,7 +66,7 @@ class Supervised:
         """Until the trace holds a step so many times."""
         end = time.monotonic() + LIMIT
         while sum(line.startswith(step) for line in self.trace()) < times:
-            assert time.monotonic() < end, f"no {step!r} in {self.trace()}"
+            assert time.monotonic() < end, f"no {step!r} in {self.trace()}, {self.process.poll()=}"
             time.sleep(0.02)
 
     def pids(self) -> dict[str, int]:
