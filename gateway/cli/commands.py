@@ -18,7 +18,7 @@ Exit codes:
   3  the agent cannot be loaded or started
   4  an address cannot be opened
   5  the state directory or the store is in use, or cannot be used
-  6  a process died again and again
+  6  a process could not be started again
 """
 
 Command = Callable[..., None]
