@@ -163,6 +163,8 @@ class SqliteStore(Store):
     # -- writing
 
     async def commit(self, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
         numbers = self._scopes
         if not all(write.scope in numbers for write in writes):
             scopes = {write.scope for write in writes}

@@ -29,6 +29,7 @@ _WORDS = {
 }
 
 _Item = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[sqlite3.Connection], Any]]
+_Jobs = SimpleQueue[_Item | None]
 
 
 class Workers:
@@ -43,7 +44,7 @@ class Workers:
     ) -> None:
         self._path = path
         self._connect = connect
-        self._jobs: SimpleQueue[_Item | None] = SimpleQueue()
+        self._jobs: _Jobs = SimpleQueue()
         self._names = [f"{name}-{number}" for number in range(count)]
         self._threads: list[Thread] = []
         self._is_open = False
@@ -51,9 +52,11 @@ class Workers:
     async def start(self) -> None:
         """Open the connections; raises `StoreError` where one cannot be opened."""
         loop = asyncio.get_running_loop()
+        self._jobs = SimpleQueue()
         ready = [loop.create_future() for _ in self._names]
         for name, future in zip(self._names, ready, strict=True):
-            thread = Thread(target=self._serve, args=(loop, future), name=name, daemon=True)
+            arguments = (self._jobs, loop, future)
+            thread = Thread(target=self._serve, args=arguments, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
         self._is_open = True
@@ -73,15 +76,18 @@ class Workers:
         return await future
 
     async def stop(self) -> None:
-        """Let the jobs that wait end, close the connections; a second call does nothing."""
-        self._is_open = False
-        threads, self._threads = self._threads, []
-        for _ in threads:
-            self._jobs.put(None)
-        for thread in threads:
+        """Let the jobs that wait end, close the connections; a second call only waits."""
+        if self._is_open:
+            self._is_open = False
+            for _ in self._threads:
+                self._jobs.put(None)
+        for thread in tuple(self._threads):
             await asyncio.to_thread(thread.join)
+        self._threads.clear()
 
-    def _serve(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[None]") -> None:
+    def _serve(
+        self, jobs: _Jobs, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[None]"
+    ) -> None:
         try:
             connection = self._connect()
         except Exception as error:
@@ -89,7 +95,7 @@ class Workers:
             return
         _settle_from_thread(loop, ready, None, None)
         try:
-            while (item := self._jobs.get()) is not None:
+            while (item := jobs.get()) is not None:
                 loop, future, job = item
                 result: Any = None
                 failure: Exception | None = None

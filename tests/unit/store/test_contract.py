@@ -369,8 +369,10 @@ async def test_totals_follow_each_change(store: Store) -> None:
 def test_close_may_be_called_twice_and_before_open(store: Store) -> None:
     async def main() -> None:
         await store.close()
-        await store.open()
-        await store.close()
-        await store.close()
+        for _ in range(2):
+            await store.open()
+            await store.commit([put(task_row("t"))])
+            await asyncio.gather(store.close(), store.close())
+            await store.close()
 
     asyncio.run(main())
