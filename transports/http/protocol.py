@@ -29,8 +29,13 @@ _COMMENT_CHUNK = b"%x\r\n%b\r\n" % (len(COMMENT), COMMENT)
 
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade(?=[ \t]*:)")
 
-_HEAD, _BODY, _ANSWER, _IDLE = range(4)
-"""What a connection waits for: the rest of a head, of a body, the answer, the next request."""
+_HEAD, _BODY, _ANSWER, _IDLE, _LEAVING = range(5)
+"""What a connection waits for: the rest of a head, of a body, the answer, the next request, the
+client's goodbye."""
+
+_LINGER = 2.0
+"""Seconds after a refusal in which what the client still sends is dropped. Closing with unread
+bytes resets the connection, and the client would not see why (RFC 9112 s9.6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class Bounds:
     """A client that takes no byte for so long is cut off (SS06)."""
     keep_alive: float = 15.0
     """Seconds of silence after which a stream gets a comment line (SS12)."""
+    patience: float = 1.0
+    """Seconds that the head of a stream waits for the first event, or for a failure instead."""
 
     @property
     def tick(self) -> float:
@@ -114,7 +121,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, listener: Listener):
         super().__init__(listener.config, listener.state, {})
         self._listener = listener
-        self._bounds = listener.bounds
+        self.bounds = listener.bounds
         self._phase = _HEAD
         self._since = listener.now
         self._bytes = 0
@@ -153,10 +160,12 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self._listener.now
-        if len(self.connections) > self._bounds.connections:
+        if len(self.connections) > self.bounds.connections:
             self._refuse(503, "Too many connections")
 
     def data_received(self, data: bytes) -> None:
+        if self._phase == _LEAVING:
+            return
         if self._phase == _IDLE:
             self._enter(_HEAD)
         self._bytes += len(data)
@@ -165,11 +174,18 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_upgrade:
             self._refuse(400, "Protocol upgrades are not supported; send the request without one")
-        elif self._phase == _HEAD and self._bytes > self._bounds.head_bytes:
-            self._refuse(431, f"The request's head is larger than {self._bounds.head_bytes} bytes")
-        elif self._phase == _BODY and self._bytes > self._bounds.surplus_bytes:
-            # the application refuses far smaller bodies; this is what came after its answer
+        elif self._phase == _HEAD and self._bytes > self.bounds.head_bytes:
+            self._refuse(431, f"The request's head is larger than {self.bounds.head_bytes} bytes")
+        elif self._is_surplus():
             self.transport.close()
+
+    def _is_surplus(self) -> bool:
+        """Whether too much came of a body that the application has refused."""
+        return (
+            self._phase == _BODY
+            and self._bytes > self.bounds.surplus_bytes
+            and self.cycle.response_complete
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -239,12 +255,15 @@ class Connection(HttpToolsProtocol):
             self._check_writing(now)
             self._comment(now)
         elif self._phase == _IDLE:
-            if waited > self._bounds.idle_timeout:
+            if waited > self.bounds.idle_timeout:
                 self.transport.close()
         elif self._phase == _HEAD:
-            if waited > self._bounds.head_timeout:
+            if waited > self.bounds.head_timeout:
                 self._refuse(408, "The request's head took too long")
-        elif waited > self._bounds.body_timeout + self._bytes / self._bounds.body_rate:
+        elif self._phase == _LEAVING:
+            if waited > _LINGER:
+                self.abort()
+        elif waited > self.bounds.body_timeout + self._bytes / self.bounds.body_rate:
             self._refuse(408, "The request's body took too long")
 
     def _check_writing(self, now: float) -> None:
@@ -253,13 +272,13 @@ class Connection(HttpToolsProtocol):
         is_stuck = self.flow.write_paused or self.transport.is_closing()
         if not is_stuck or unsent < self._unsent or self._stalled_since == 0.0:
             self._stalled_since = now
-        elif now - self._stalled_since > self._bounds.write_timeout:
+        elif now - self._stalled_since > self.bounds.write_timeout:
             logger.info("client %s takes no bytes; its connection is cut", self.client)
             self.abort()
         self._unsent = unsent
 
     def _comment(self, now: float) -> None:
-        due = self.streams and now - self.wrote_at >= self._bounds.keep_alive
+        due = self.streams and now - self.wrote_at >= self.bounds.keep_alive
         if due and not self.flow.write_paused and self.cycle.chunked_encoding:
             self.transport.write(_COMMENT_CHUNK)
             self.wrote_at = now
@@ -280,7 +299,15 @@ class Connection(HttpToolsProtocol):
             + b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
             + b"%d\r\n\r\n%b" % (len(body), body)
         )
-        self.transport.close()
+        self.is_lost = True
+        if self._task is not None:
+            cycle.disconnected = True
+            self._task.cancel()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._enter(_LEAVING)
+        else:  # TLS
+            self.transport.close()
 
 
 def _without_upgrade(data: bytes) -> bytes:

@@ -76,13 +76,11 @@ class HttpTransport:
 
     async def _open(self, address: Address, tls: ssl.SSLContext | None) -> Address:
         loop = asyncio.get_running_loop()
+        sock = _unix_socket(address.path) if address.is_unix else _tcp_socket(address)
+        create: Any = loop.create_unix_server if address.is_unix else loop.create_server
         if address.is_unix:
-            sock = _unix_socket(address.path)
             self._unix_paths.append(address.path)
-        else:
-            sock = _tcp_socket(address)
-        server = await loop.create_server(self._listener, sock=sock, ssl=tls, backlog=BACKLOG)
-        self._servers.append(server)
+        self._servers.append(await create(self._listener, sock=sock, ssl=tls, backlog=BACKLOG))
         return address if address.is_unix else Address(address.host, sock.getsockname()[1])
 
     def interfaces(self) -> list[AgentInterface]:

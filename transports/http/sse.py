@@ -8,14 +8,11 @@ response; one after it becomes a last `data` frame. What is ready together leave
 import asyncio
 from typing import Any, Protocol
 
-from gateway.errors import BY_REASON, Failure, FailureError, judge
+from gateway.errors import BY_REASON, Failure, judge
 from transports.http.exchange import Exchange, Headers
 from transports.http.protocol import COMMENT
 from transports.jsonrpc.dispatch import Operation
 from transports.jsonrpc.envelope import RESULT_TAIL, error_response, result_head
-
-PATIENCE = 1.0
-"""Seconds that the head of a stream waits for the first event, or for a failure instead."""
 
 HEADERS: Headers = [
     (b"content-type", b"text/event-stream"),
@@ -59,13 +56,11 @@ class JsonRpcFrames:
         return b"data: " + error_response(self._id, failure) + b"\n\n"
 
 
-async def send(
-    exchange: Exchange, stream: Any, frames: Frames, patience: float = PATIENCE
-) -> Failure | None:
+async def send(exchange: Exchange, stream: Any, frames: Frames) -> Failure | None:
     """Write a stream to its end; closes it at the core in any case, at once where the client is
     gone. Returns the failure where nothing was sent yet."""
     try:
-        await _send(exchange, stream, frames, patience)
+        await _send(exchange, stream, frames)
         return None
     except asyncio.CancelledError:
         if exchange.is_lost:
@@ -82,9 +77,9 @@ async def send(
     return None
 
 
-async def _send(exchange: Exchange, stream: Any, frames: Frames, patience: float) -> None:
+async def _send(exchange: Exchange, stream: Any, frames: Frames) -> None:
     connection = exchange.connection
-    batch = await _first(exchange, stream, patience)
+    batch = await _first(exchange, stream)
     if not exchange.started:
         await _start(exchange, stream)
     while batch is not None:
@@ -95,8 +90,9 @@ async def _send(exchange: Exchange, stream: Any, frames: Frames, patience: float
     await exchange.write(b"", more=False)
 
 
-async def _first(exchange: Exchange, stream: Any, patience: float) -> Any:
+async def _first(exchange: Exchange, stream: Any) -> Any:
     """The first batch, None where the stream is empty; sends the head if it takes long."""
+    patience = exchange.connection.bounds.patience if exchange.connection else None
     task = asyncio.create_task(_next(stream))
     try:
         await asyncio.wait((task,), timeout=patience)
@@ -104,8 +100,11 @@ async def _first(exchange: Exchange, stream: Any, patience: float) -> Any:
             await _start(exchange, stream)
             await exchange.write(COMMENT)
         return await task
-    finally:
+    except BaseException:
+        # the stream may not be closed while somebody waits for its next batch
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 async def _next(stream: Any) -> Any:
@@ -128,6 +127,3 @@ def metadata_headers(metadata: dict[str, str] | None) -> Headers:
         for name, value in metadata.items()
         if name.startswith("a2a-")
     ]
-
-
-__all__ = ["STOPPING", "FailureError", "Frames", "JsonRpcFrames", "metadata_headers", "send"]

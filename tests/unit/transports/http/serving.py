@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import logging
+import logging.handlers
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import httpx
@@ -25,7 +27,9 @@ class Served(NamedTuple):
     url: str
     http: httpx.AsyncClient
 
-    async def rpc(self, method: str, params: Any, call_id: Any = 1, **headers: str) -> httpx.Response:
+    async def rpc(
+        self, method: str, params: Any, call_id: Any = 1, **headers: str
+    ) -> httpx.Response:
         """A JSON-RPC request at the root; an id of `...` is left out."""
         value = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
         if call_id is ...:
@@ -66,10 +70,8 @@ class Wire(NamedTuple):
     async def close(self) -> None:
         """Close it."""
         self.writer.close()
-        try:
+        with suppress(ConnectionError):
             await self.writer.wait_closed()
-        except ConnectionError:
-            pass
 
     def reset(self) -> None:
         """Drop it without a goodbye."""
@@ -90,11 +92,16 @@ async def served(
     door = HttpTransport(core, options)
     (address,) = await door.start()
     url = f"http://{address}"
+    complaints = logging.handlers.BufferingHandler(1000)
+    complaints.setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addHandler(complaints)
     try:
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as http:
             yield Served(door, core, url, http)
     finally:
         await door.stop(grace)
+        logging.getLogger("uvicorn.error").removeHandler(complaints)
+    assert [record.exc_info for record in complaints.buffer] == []
     assert core.open_streams == 0
     assert core.running == 0
 

@@ -9,7 +9,7 @@ from a2a.utils.errors import TaskNotFoundError
 
 from gateway.call import Call
 from gateway.errors import ResourceExhaustedError, UnauthenticatedError
-from gateway.pb import Task, TaskState, TaskStatus
+from gateway.pb import Task, TaskStatus
 from tests.conftest import run
 from tests.doubles.core import FakeCore
 from tests.unit.transports.http.serving import MESSAGE, echo, served
@@ -57,7 +57,9 @@ def test_the_path_with_and_without_a_slash(path: str, urls: list[str]) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("body", [b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":', b"", b" "])
+@pytest.mark.parametrize(
+    "body", [b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":', b"", b" "]
+)
 def test_broken_json_and_the_next_request(body: bytes) -> None:
     """JR02: -32700 with id null as JSON, and the connection goes on."""
 
@@ -233,8 +235,7 @@ def test_polling_hints() -> None:
     """S88: how long to wait before the next look at a task that is at work."""
 
     async def task(method: str, request: Any, call: Call) -> Any:
-        state = TaskState.Value(f"TASK_STATE_{request.id}")
-        return Task(id=request.id, status=TaskStatus(state=state))
+        return Task(id=request.id, status=TaskStatus(state=f"TASK_STATE_{request.id}"))
 
     async def main() -> None:
         async with served(FakeCore(task)) as door:

@@ -21,7 +21,7 @@ def test_the_eleven_methods() -> None:
 @pytest.mark.parametrize("method", ["getTask", "message/send", "tasks/get", "x" * 5000])
 def test_other_methods(method: str) -> None:
     """JR09, VE04, S46: case counts, names of older versions are not ours."""
-    with pytest.raises(MethodNotFoundError, match="^Method not found: ") as caught:
+    with pytest.raises(MethodNotFoundError, match=r"^Method not found: ") as caught:
         operation(method)
     assert len(caught.value.message) < 200
 

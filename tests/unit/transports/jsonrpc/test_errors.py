@@ -54,7 +54,9 @@ def test_violations_name_fields_in_json_spelling() -> None:
     """LC09: the field is named, as the client wrote it."""
     failure = judge(ValidationError(("message.message_id", "is required"), ("parts[0].raw", "bad")))
     error = error_object(failure)
-    assert error["message"] == "Invalid parameters: message.messageId: is required; parts[0].raw: bad"
+    assert (
+        error["message"] == "Invalid parameters: message.messageId: is required; parts[0].raw: bad"
+    )
     assert error["data"][1] == {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [

@@ -1,0 +1,266 @@
+"""Connections: heads, bodies and clients that are too large, too slow or too many."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import run
+from tests.doubles.core import FakeCore
+from tests.unit.transports.http.serving import Wire, echo, served
+from transports.http.protocol import Bounds
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}'
+RESULT = {"jsonrpc": "2.0", "id": 1, "result": {"id": "x"}}
+
+
+async def ended(wire: Wire) -> bytes:
+    """What comes until the server closes."""
+    data = await wire.reader.read()
+    await wire.close()
+    return data
+
+
+@pytest.mark.parametrize("pieces", [1, 100])
+def test_a_head_that_is_too_large(pieces: int) -> None:
+    """S174: refused with 431 while it arrives, never kept."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(head_bytes=8192)) as door:
+            wire = await door.wire()
+            wire.writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Big: ")
+            for _ in range(pieces):
+                wire.writer.write(b"x" * (400_000 // pieces))
+                await asyncio.sleep(0)
+            answer = await ended(wire)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert b"8192" in answer
+            # a large head within the bound, split at will
+            wire = await door.wire()
+            wire.writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Big: " + b"x" * 4000)
+            await asyncio.sleep(0.01)
+            wire.writer.write(b"x" * 4000 + b"\r\n\r\n")
+            assert await wire.answer() == (200, b'{"status":"healthy"}')
+            await wire.close()
+
+    run(main())
+
+
+def test_a_head_that_takes_too_long() -> None:
+    """S174: a client that sends byte by byte, or nothing, is let go with 408."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(head_timeout=0.1)) as door:
+            silent, slow = await door.wire(), await door.wire()
+            slow.writer.write(b"GET /health HT")
+            for wire in (silent, slow):
+                assert (await ended(wire)).startswith(b"HTTP/1.1 408 ")
+
+    run(main())
+
+
+def test_a_body_that_takes_too_long() -> None:
+    """S174: also one that trickles in; the call never starts."""
+
+    async def main() -> None:
+        bounds = Bounds(body_timeout=0.2, body_rate=1000)
+        async with served(FakeCore(echo), bounds=bounds) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 100000\r\n\r\n"
+            )
+
+            async def trickle() -> None:
+                while True:
+                    wire.writer.write(b" ")
+                    await asyncio.sleep(0.02)
+
+            task = asyncio.create_task(trickle())
+            assert (await ended(wire)).startswith(b"HTTP/1.1 408 ")
+            task.cancel()
+            assert not door.core.calls
+
+    run(main())
+
+
+def test_a_large_body_over_a_slow_line_is_served() -> None:
+    """The time of a body grows with what came of it."""
+
+    async def main() -> None:
+        bounds = Bounds(body_timeout=0.1, body_rate=10_000)
+        async with served(FakeCore(echo), bounds=bounds) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % (20_000 + len(CALL))
+            )
+            for _ in range(10):
+                wire.writer.write(b" " * 2000)
+                await asyncio.sleep(0.04)
+            wire.writer.write(CALL)
+            assert json.loads((await wire.answer())[1]) == RESULT
+            await wire.close()
+
+    run(main())
+
+
+def test_idle_connections_are_closed_and_busy_ones_not() -> None:
+    """A connection that waits for an answer is not idle."""
+
+    async def main() -> None:
+        async def slowly(method: str, request: Any, call: Any) -> Any:
+            await asyncio.sleep(0.3)
+            return await echo(method, request, call)
+
+        async with served(FakeCore(slowly), bounds=Bounds(idle_timeout=0.1)) as door:
+            wire = await door.wire()
+            wire.post(CALL)
+            assert json.loads((await wire.answer())[1]) == RESULT
+            assert await ended(wire) == b""
+
+    run(main())
+
+
+def test_connections_beyond_the_limit() -> None:
+    """S185: refused at once with 503; the others go on, and places become free again."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(connections=2)) as door:
+            first, second = await door.wire(), await door.wire()
+            for wire in (first, second):
+                wire.post(CALL)
+                assert (await wire.answer())[0] == 200
+            third = await door.wire()
+            assert (await ended(third)).startswith(b"HTTP/1.1 503 ")
+            await first.close()
+            await asyncio.sleep(0.02)
+            third = await door.wire()
+            third.post(CALL)
+            assert (await third.answer())[0] == 200
+            for wire in (second, third):
+                await wire.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x00\x01\r\n\r\n", b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03"],
+)
+def test_what_is_not_http(data: bytes) -> None:
+    """A clean 400 and a close, no traceback."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(head_timeout=0.2)) as door:
+            wire = await door.wire()
+            wire.writer.write(data)
+            assert (await ended(wire)).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 408 "))
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+@pytest.mark.parametrize("upgrade", [b"Upgrade: h2c", b"UPGRADE: websocket", b"upgrade: h2c"])
+def test_an_offered_upgrade_is_ignored(upgrade: bytes, is_split: bool) -> None:
+    """RFC 9110 s7.8; Java's HTTP client offers h2c with its requests."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo)) as door:
+            wire = await door.wire()
+            headers = [b"Connection: Upgrade, HTTP2-Settings", upgrade, b"HTTP2-Settings: AAMA"]
+            if is_split:
+                lines = [
+                    b"POST / HTTP/1.1",
+                    b"Host: x",
+                    b"Content-Type: application/json",
+                    *headers,
+                ]
+                wire.writer.write(b"\r\n".join(lines) + b"\r\nContent-Length: 63\r\n\r\n")
+                await asyncio.sleep(0.02)
+                wire.writer.write(CALL)
+            else:
+                wire.post(CALL, *headers)
+            assert json.loads((await wire.answer())[1]) == RESULT
+            wire.post(CALL)
+            assert json.loads((await wire.answer())[1]) == RESULT
+            await wire.close()
+
+    run(main())
+
+
+def test_an_upgrade_cut_in_two_is_refused() -> None:
+    """Where the header comes in pieces the parser sees it: a clean 400, no wrong answer."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo)) as door:
+            wire = await door.wire()
+            wire.writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgr")
+            await asyncio.sleep(0.02)
+            wire.writer.write(b"ade\r\nUpg")
+            await asyncio.sleep(0.02)
+            wire.writer.write(b"rade: h2c\r\nContent-Length: 63\r\n\r\n" + CALL)
+            assert (await ended(wire)).startswith(b"HTTP/1.1 400 ")
+            assert not door.core.calls
+
+    run(main())
+
+
+def test_expect_continue() -> None:
+    """RFC 9110 s10.1.1: the body is asked for, or refused before it is sent."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo, message_bytes=1000)) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(CALL)
+            )
+            assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            wire.writer.write(CALL)
+            assert json.loads((await wire.answer())[1]) == RESULT
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Expect: 100-continue\r\nContent-Length: 100000000\r\n\r\n"
+            )
+            assert (await ended(wire)).startswith(b"HTTP/1.1 413 ")
+
+    run(main())
+
+
+def test_a_refused_body_without_end_is_cut() -> None:
+    """S174: what follows a refusal is dropped unread, and not for ever."""
+
+    async def main() -> None:
+        bounds = Bounds(surplus_bytes=500_000)
+        async with served(FakeCore(echo, message_bytes=1000), bounds=bounds) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            sent = 0
+            try:
+                while True:
+                    wire.writer.write(b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n")
+                    await wire.writer.drain()
+                    sent += 0xFFFF
+                    assert sent < 50_000_000
+            except ConnectionError:
+                pass
+            await wire.close()
+
+    run(main())
+
+
+def test_the_date_is_sent() -> None:
+    """RFC 9110 s6.6.1."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo)) as door:
+            response = await door.http.get("/health")
+            assert response.headers["date"].endswith("GMT")
+            assert "server" not in response.headers
+
+    run(main())
