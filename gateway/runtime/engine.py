@@ -307,7 +307,7 @@ class Runtime:
     async def _forget_key(self, turn: LiveTurn) -> None:
         """From now on the store answers for the turn's key; not before its end is stored."""
         live = turn.live
-        while not (0 < turn.ended_version <= live.saved_version or live.is_lost):
+        while turn in live.turns:
             await live.changed()
         self._keyed.pop((live.scope, turn.row.key), None)
 
@@ -417,6 +417,7 @@ class Runtime:
             return self._spawn(self._cancel_interrupted(self._cancel_turn(call, live)))
         if turn.is_cancelling or not turn.is_running:
             return None
+        turn.is_cancelling = True
         return self._spawn(self.runner.cancel(turn))
 
     def _cancel_turn(self, call: Call, live: LiveTask) -> LiveTurn:

@@ -1,7 +1,8 @@
 """Reading a task's log: a cursor that takes live events from memory and older ones from the
 store. A slow reader is served later, never cut off here, and slows nobody else down."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from gateway.errors import TaskNotFoundError, ValidationError
@@ -21,7 +22,7 @@ Ends = Callable[[], int | None]
 """The sequence number after which a reader ends; None while that is not known."""
 
 
-async def follow(live: LiveTask, after: int, ends: Ends) -> AsyncIterator[list[LogEvent]]:
+async def follow(live: LiveTask, after: int, ends: Ends) -> AsyncGenerator[list[LogEvent], None]:
     """Batches of stored events above `after`, in order without a gap, as they come."""
     live.readers += 1
     try:
@@ -105,7 +106,7 @@ class Sent:
         response.task.CopyFrom(task)
         return response
 
-    async def events(self, after: int | None = None) -> AsyncIterator[list[LogEvent]]:
+    async def events(self, after: int | None = None) -> AsyncGenerator[list[LogEvent], None]:
         """The stream of SendStreamingMessage: the Task, then its events, to the end of the turn
         or of the task (A2A 3.1.2); or the one direct Message. With `after` from that place on."""
         turn = self._turn
@@ -121,26 +122,19 @@ class Sent:
                     body = turn.reply.message.SerializeToString()
                     yield [LogEvent(0, pack(MESSAGE_TAG, body))]
                 return
-            async for batch in self._task_events(after):
-                yield batch
+            if after is not None:
+                check_cursor(live, after)
+            elif turn.opening is not None:
+                after = turn.opening.seq
+                yield [turn.opening]
+            async with aclosing(follow(live, after or 0, self._end)) as batches:
+                async for batch in batches:
+                    yield batch
+            if turn.failure is not None:
+                raise turn.failure
         finally:
             live.readers -= 1
             live.runtime.release(live)
-
-    async def _task_events(self, after: int | None) -> AsyncIterator[list[LogEvent]]:
-        turn = self._turn
-        live = turn.live
-        if after is None:
-            after = 0
-            if turn.opening is not None:
-                after = turn.opening.seq
-                yield [turn.opening]
-        else:
-            check_cursor(live, after)
-        async for batch in follow(live, after, self._end):
-            yield batch
-        if turn.failure is not None:
-            raise turn.failure
 
     def _end(self) -> int | None:
         turn = self._turn
@@ -167,7 +161,7 @@ class Repeated:
         task = await self._runtime.task(self._row.scope, self.task_id)
         return SendMessageResponse(task=task)
 
-    async def events(self, after: int | None = None) -> AsyncIterator[list[LogEvent]]:
+    async def events(self, after: int | None = None) -> AsyncGenerator[list[LogEvent], None]:
         """The log of the task from `after` on, up to its end or, while it is interrupted, up to
         its last event."""
         if self._row.outcome:
@@ -179,11 +173,12 @@ class Repeated:
         if after is not None:
             check_cursor(live, after)
         end = live.saved_seq
-        async for batch in follow(live, after or 0, lambda: end):
-            yield batch
+        async with aclosing(follow(live, after or 0, lambda: end)) as batches:
+            async for batch in batches:
+                yield batch
 
 
-async def subscription(live: LiveTask, after: int | None) -> AsyncIterator[list[LogEvent]]:
+async def subscription(live: LiveTask, after: int | None) -> AsyncGenerator[list[LogEvent], None]:
     """The stream of SubscribeToTask: the Task first, then events; ends with the task (D31)."""
     live = live.runtime.attach(live)
     live.readers += 1
@@ -197,8 +192,9 @@ async def subscription(live: LiveTask, after: int | None) -> AsyncIterator[list[
         def end() -> int | None:
             return live.saved_seq if live.is_ended and not live.is_broken else None
 
-        async for batch in follow(live, after, end):
-            yield batch
+        async with aclosing(follow(live, after, end)) as batches:
+            async for batch in batches:
+                yield batch
     finally:
         live.readers -= 1
         live.runtime.release(live)
