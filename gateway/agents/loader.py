@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -101,7 +102,8 @@ def _import(name: str, spec: str) -> ModuleType:
         ) from error
     except BaseException as error:
         raise AgentError(
-            f"agent {spec}: importing {name} failed: {type(error).__name__}: {error}{_place(error)}"
+            f"agent {spec}: importing {name} failed: {type(error).__name__}: {error}"
+            f"{_place(error)}{_version_hint(error)}"
         ) from error
 
 
@@ -115,6 +117,14 @@ def _missing(name: str, error: ModuleNotFoundError, spec: str) -> str:
     return (
         f"agent {spec}: {name} needs the module {missing!r}, which is not installed here; install "
         f"the package that has it (often: pip install {package}){_place(error)}"
+    )
+
+
+def _version_hint(error: BaseException) -> str:
+    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "a2a":
+        return ""
+    return (
+        f"; it was written for another version of a2a-sdk than the installed {version('a2a-sdk')}"
     )
 
 

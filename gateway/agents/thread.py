@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.agents import Agent, AgentError, Turn
+from gateway.agents.input import call_on
 from gateway.pb import Event
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Passage(Turn):
     """
 
     __slots__ = (
+        "_core",
         "_error",
         "_events",
         "_is_abandoned",
@@ -80,19 +82,21 @@ class Passage(Turn):
         "_open_events",
         "_outcome",
         "_room",
+        "_session",
         "_signal",
         "_to_agent",
         "_to_core",
         "_turn",
     )
 
-    def __init__(self, turn: Turn, to_agent: Mailbox, to_core: Mailbox):
+    def __init__(self, turn: Turn, to_agent: Mailbox, to_core: Mailbox) -> None:
         super().__init__(
             turn.call, turn.request, turn.task_id, turn.context_id, turn.task, turn.related
         )
         self._turn = turn
         self._to_agent = to_agent
         self._to_core = to_core
+        self._core = asyncio.get_running_loop()
         # the core's
         self._events: deque[tuple[Event, int]] = deque()
         self._signal = asyncio.Event()
@@ -103,6 +107,7 @@ class Passage(Turn):
         # the agent's
         self._job: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
+        self._session: dict[str, Any] | None = None
         self._open_events = 0
         self._open_bytes = 0
 
@@ -126,6 +131,13 @@ class Passage(Turn):
         self._open_events += 1
         self._open_bytes += size
         self._to_core.post(self._arrive, copy, size)
+
+    @property
+    def session(self) -> dict[str, Any]:
+        # the runtime's books are kept by the core's loop alone
+        if self._session is None:
+            self._session = call_on(self._core, lambda: self._turn.session)
+        return self._session
 
     def interrupt(self) -> None:
         if self._job is not None:

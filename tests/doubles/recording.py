@@ -43,6 +43,7 @@ class RecordingTurn(Turn):
             call or Call("test"), request, "task-1", "context-1", task, list(related or [])
         )
         self.events: list[Event] = []
+        self.memory: dict[str, Any] = {}
         self.gate: asyncio.Event | None = None
         """Where set, `emit` waits for it: the runtime's back-pressure."""
         self.error: Exception | None = None
@@ -57,6 +58,12 @@ class RecordingTurn(Turn):
         copy: Any = type(event)()
         copy.CopyFrom(event)
         self.events.append(copy)
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """Only the loop's thread may ask."""
+        asyncio.get_running_loop()
+        return self.memory
 
     @property
     def states(self) -> list[str]:

@@ -21,6 +21,7 @@ from gateway.agents.function import (
     reply,
     status,
 )
+from gateway.agents.thread import ThreadAgent
 from gateway.call import Call
 from gateway.pb import (
     Artifact,
@@ -306,6 +307,23 @@ def test_an_agent_that_exits_ends_its_turn_only(is_async: bool) -> None:
 
     with pytest.raises(RuntimeError, match=r"sys\.exit"):
         play(agent if is_async else plain)
+
+
+def test_the_session_is_shared_whatever_thread_the_function_runs_in() -> None:
+    """S94: the memory of a context is the runtime's to keep and to drop."""
+
+    async def agent(input: Input) -> AsyncIterator[Any]:
+        input.session["async"] = 1
+        yield "x"
+
+    def plain(input: Input) -> Iterator[Any]:
+        input.session["plain"] = 2
+        yield "x"
+
+    assert play(agent).memory == {"async": 1}
+    assert play(plain).memory == {"plain": 2}
+    inner = FunctionAgent(plain)
+    assert run(run_once(ThreadAgent(inner), RecordingTurn())).memory == {"plain": 2}
 
 
 def test_the_input() -> None:

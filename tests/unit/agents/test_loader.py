@@ -214,6 +214,7 @@ def test_the_current_directory_comes_first(
         ("mod_server:handler", ["a server (Handler)", "AgentExecutor behind it"]),
         ("mod_server:textwrap", ["the module textwrap", "textwrap:agent"]),
         ("needs", ["needs the module 'numpie'", "pip install numpie", "needs.py:1"]),
+        ("old:agent", ["cannot import name 'TextPart'", "another version of a2a-sdk", "old.py:1"]),
         ("broken:agent", ["syntax error", "broken.py:1"]),
         ("raises:agent", ["importing raises failed", "ZeroDivisionError", "raises.py:2"]),
         ("exits:agent", ["ended the program", "__main__"]),
@@ -234,6 +235,7 @@ def test_a_wrong_spec_is_told_why(write: Write, spec: str, words: list[str]) -> 
     write("pack/__init__.py", "")
     write("pack/insight.py", "")
     write("needs.py", "import numpie")
+    write("old.py", "from a2a.types import TextPart")
     write("broken.py", "def agent(:")
     write("raises.py", "x = 0\n1 / x")
     write("exits.py", "import sys\nsys.exit(2)")

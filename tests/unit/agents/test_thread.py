@@ -77,6 +77,7 @@ def test_everything_runs_in_one_other_thread() -> None:
     assert [word for word, _ in inner.log] == ["start", "run", "cancel", "stop"]
     assert len({thread for _, thread in inner.log}) == 1
     assert inner.log[0][1] is not threading.main_thread()
+    inner.log[0][1].join(5)
     assert not inner.log[0][1].is_alive()
 
 
