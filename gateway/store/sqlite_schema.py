@@ -84,42 +84,57 @@ INBOX_COLUMNS = (
     "ended_turn",
 )
 
-_LOG = f"""pos > e.num << {SEQ_BITS} AND pos < (e.num + 1) << {SEQ_BITS}"""
+_ADD_EVENTS = f"""
+    INSERT INTO event (pos, count, body)
+        SELECT t.num << {SEQ_BITS} | new.last, new.count, new.body FROM task AS t
+        WHERE new.count IS NOT NULL AND t.scope = new.scope AND t.id = new.task_id
+            AND new.last - new.count = coalesce((
+                SELECT pos & {MAX_SEQ} FROM event
+                WHERE pos > t.num << {SEQ_BITS} AND pos < (t.num + 1) << {SEQ_BITS}
+                ORDER BY pos DESC LIMIT 1), 0);
+    SELECT RAISE(ABORT, 'Events do not follow the log of a stored task')
+        WHERE new.count IS NOT NULL AND changes() = 0;
+"""  # noqa: S608, numbers of the code only
 
-# Each part acts only where its columns are set; a row without a scope is padding.
+# Each trigger acts only where its columns are set; a row without a scope is padding. SQLite does
+# not promise an order of triggers, so what depends on order stands in one of them.
 INBOX_SQL = f"""
 CREATE TEMP VIEW inbox ({", ".join(INBOX_COLUMNS)})
     AS SELECT {", ".join("0" for _ in INBOX_COLUMNS)};
-CREATE TEMP TRIGGER inbox_insert INSTEAD OF INSERT ON inbox WHEN new.scope IS NOT NULL
+
+CREATE TEMP TRIGGER inbox_task INSTEAD OF INSERT ON inbox
+WHEN new.snapshot IS NOT NULL
 BEGIN
     INSERT INTO task (scope, id, context_id, state, status_us, created_us, seq,
             snapshot_seq, snapshot)
-        SELECT new.scope, new.task_id, new.context_id, new.state, new.status_us,
-            new.created_us, new.seq, new.snapshot_seq, new.snapshot
-        WHERE new.snapshot IS NOT NULL
+        VALUES (new.scope, new.task_id, new.context_id, new.state, new.status_us,
+            new.created_us, new.seq, new.snapshot_seq, new.snapshot)
         ON CONFLICT (scope, id) DO UPDATE SET
             context_id = excluded.context_id, state = excluded.state,
             status_us = excluded.status_us, created_us = excluded.created_us,
             seq = excluded.seq, snapshot_seq = excluded.snapshot_seq,
             snapshot = excluded.snapshot;
+    {_ADD_EVENTS}
+END;
+
+CREATE TEMP TRIGGER inbox_update INSTEAD OF INSERT ON inbox
+WHEN new.snapshot IS NULL AND (new.state IS NOT NULL OR new.count IS NOT NULL)
+BEGIN
     UPDATE task SET context_id = new.context_id, state = new.state, status_us = new.status_us,
             created_us = new.created_us, seq = new.seq
-        WHERE new.state IS NOT NULL AND new.snapshot IS NULL
-            AND scope = new.scope AND id = new.task_id;
+        WHERE new.state IS NOT NULL AND scope = new.scope AND id = new.task_id;
     SELECT RAISE(ABORT, 'A task without a snapshot is not stored')
-        WHERE new.state IS NOT NULL AND new.snapshot IS NULL AND changes() = 0;
-    INSERT INTO event (pos, count, body)
-        SELECT e.num << {SEQ_BITS} | new.last, new.count, new.body FROM task e
-        WHERE new.count IS NOT NULL AND e.scope = new.scope AND e.id = new.task_id
-            AND new.last - new.count = coalesce((
-                SELECT pos & {MAX_SEQ} FROM event WHERE {_LOG} ORDER BY pos DESC LIMIT 1), 0);
-    SELECT RAISE(ABORT, 'Events do not follow the log of a stored task')
-        WHERE new.count IS NOT NULL AND changes() = 0;
+        WHERE new.state IS NOT NULL AND changes() = 0;
+    {_ADD_EVENTS}
+END;
+
+CREATE TEMP TRIGGER inbox_turn INSTEAD OF INSERT ON inbox
+WHEN new.turn_id IS NOT NULL
+BEGIN
     INSERT INTO turn (scope, task_id, id, is_open, created_us, context_id, key, digest,
             outcome, request)
-        SELECT new.scope, new.task_id, new.turn_id, new.is_open, new.turn_created_us,
-            new.turn_context_id, new.key, new.digest, new.outcome, new.request
-        WHERE new.turn_id IS NOT NULL
+        VALUES (new.scope, new.task_id, new.turn_id, new.is_open, new.turn_created_us,
+            new.turn_context_id, new.key, new.digest, new.outcome, new.request)
         ON CONFLICT (scope, task_id, id) DO UPDATE SET
             is_open = excluded.is_open, created_us = excluded.created_us,
             context_id = excluded.context_id, key = excluded.key, digest = excluded.digest,
@@ -127,6 +142,14 @@ BEGIN
     DELETE FROM turn WHERE new.ended_turn IS NOT NULL
         AND scope = new.scope AND task_id = new.task_id AND id = new.ended_turn;
 END;
+
+CREATE TEMP TRIGGER inbox_end INSTEAD OF INSERT ON inbox
+WHEN new.ended_turn IS NOT NULL AND new.turn_id IS NULL
+BEGIN
+    DELETE FROM turn
+        WHERE scope = new.scope AND task_id = new.task_id AND id = new.ended_turn;
+END;
+
 CREATE TEMP TRIGGER task_delete AFTER DELETE ON main.task
 BEGIN
     DELETE FROM event WHERE pos > old.num << {SEQ_BITS} AND pos < (old.num + 1) << {SEQ_BITS};
