@@ -19,7 +19,7 @@ from a2a.server.events.event_queue import DEFAULT_MAX_QUEUE_SIZE, EventQueue, Ev
 
 from gateway.agents import Turn
 from gateway.call import Call
-from gateway.pb import Event, SendMessageRequest
+from gateway.pb import Event, SendMessageRequest, Task, TaskState, TaskStatus
 
 logger = logging.getLogger(__name__)
 
@@ -132,10 +132,13 @@ class SdkAgent:
             raise RuntimeError("the agent called sys.exit()") from error
 
     async def cancel(self, turn: Turn) -> None:
-        # a cancel may come without a message of its own; the SDK gives None then
-        request = turn.request if turn.request.HasField("message") else None
+        # a task that waits for input is cancelled without a message: the SDK gives None then
+        context = self._context(turn, turn.request if turn.request.message.parts else None)
+        if context.current_task is None:
+            # executors rely on it here, and the task of a first turn came after its start
+            context.current_task = _begun(turn)
         try:
-            await self._executor.cancel(self._context(turn, request), TurnQueue(turn))
+            await self._executor.cancel(context, TurnQueue(turn))
         except SystemExit as error:
             raise RuntimeError("the agent called sys.exit()") from error
 
@@ -165,3 +168,13 @@ class SdkAgent:
             tenant=call.tenant,
             requested_extensions=set(call.extensions),
         )
+
+
+def _begun(turn: Turn) -> Task:
+    """What is known of a task that began with this turn."""
+    return Task(
+        id=turn.task_id,
+        context_id=turn.context_id,
+        status=TaskStatus(state=TaskState.TASK_STATE_WORKING),
+        history=[turn.request.message],
+    )

@@ -155,6 +155,14 @@ def test_cancel_of_a_turn_without_a_message() -> None:
     assert executor.cancelled["task_id"] == "task-1"
 
 
+def test_cancel_in_the_first_turn_has_a_task() -> None:
+    executor = ContextExecutor()
+    run(SdkAgent(executor).cancel(RecordingTurn("stop")))
+    task = executor.cancelled["current_task"]
+    assert (task.id, task.context_id) == ("task-1", "context-1")
+    assert task.history[0].message_id == "m1"
+
+
 def test_cancel_may_emit() -> None:
     turn = RecordingTurn("complete")
     run(SdkAgent(UpdaterExecutor()).cancel(turn))
