@@ -7,7 +7,6 @@ readers (`reading`) see what is stored.
 """
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from gateway.ids import new_id
 from gateway.pb import TERMINAL_STATES, Event, SendMessageRequest, Task, TaskState
 from gateway.runtime.contexts import Contexts
 from gateway.runtime.journal import Journal
+from gateway.runtime.keys import Keys
 from gateway.runtime.live import LiveTask
 from gateway.runtime.options import RuntimeObserver, RuntimeOptions, SilentObserver
 from gateway.runtime.reading import Repeated, Sent, subscription
@@ -61,7 +61,7 @@ class Runtime:
         self.contexts = Contexts(self.options.context_idle)
         self._live: dict[tuple[Scope, str], LiveTask] = {}
         self._loading: dict[tuple[Scope, str], asyncio.Future[LiveTask]] = {}
-        self._keyed: dict[tuple[Scope, str], tuple[bytes, asyncio.Future[Sent | Repeated]]] = {}
+        self.keys = Keys(self)
         self._queued = 0
         self._background: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -134,49 +134,11 @@ class Runtime:
         if self._is_stopping:
             raise UnavailableError("The gateway is stopping; send again to its successor")
         if not call.idempotency_key:
-            return await self._send(call, request, b"")
-        return await self._send_once(call, request)
+            return await self.begin(call, request, b"")
+        return await self.keys.send(call, request)
 
-    async def _send_once(self, call: Call, request: SendMessageRequest) -> Sent | Repeated:
-        scope, key = call.scope, call.idempotency_key
-        digest = hashlib.blake2b(
-            request.SerializeToString(deterministic=True), digest_size=16
-        ).digest()
-        known = self._keyed.get((scope, key))
-        if known is not None:
-            self._check_digest(known[0], digest)
-            return await asyncio.shield(known[1])
-        first: asyncio.Future[Sent | Repeated] = self.loop.create_future()
-        self._keyed[scope, key] = (digest, first)
-        try:
-            row = await self.store.turn_by_key(scope, key)
-            if row is not None:
-                self._check_digest(row.digest, digest)
-                sent: Sent | Repeated = Repeated(self, row)
-            else:
-                sent = await self._send(call, request, digest)
-        except BaseException as error:
-            del self._keyed[scope, key]
-            # who waits for this one may try for itself
-            first.set_exception(
-                error
-                if isinstance(error, Exception)
-                else UnavailableError("the first send under this key was given up; send again")
-            )
-            first.exception()  # nobody has to look at it
-            raise
-        first.set_result(sent)
-        if isinstance(sent, Repeated):
-            del self._keyed[scope, key]
-        return sent
-
-    def _check_digest(self, known: bytes, digest: bytes) -> None:
-        if known != digest:
-            raise ValidationError(
-                ("idempotency-key", "was used for another request; use a new key for a new request")
-            )
-
-    async def _send(self, call: Call, request: SendMessageRequest, digest: bytes) -> Sent:
+    async def begin(self, call: Call, request: SendMessageRequest, digest: bytes) -> Sent:
+        """Start or queue a turn, whatever its key; `digest` goes into its record."""
         message = request.message
         scope = call.scope
         if message.task_id:
@@ -276,7 +238,7 @@ class Runtime:
     def _turn_ended(self, turn: LiveTurn) -> None:
         live = turn.live
         if turn.row.key:
-            _ = self._spawn(self._forget_key(turn))
+            _ = self._spawn(self.keys.forget(turn))
         if self.options.exclusive:
             self.contexts.leave(live.scope, live.context_id)
         live.turn = None
@@ -298,18 +260,11 @@ class Runtime:
             self.contexts.leave(live.scope, live.context_id)
 
         def done(error: StoreError | None) -> None:
-            self._keyed.pop((live.scope, turn.row.key), None)
+            self.keys.drop(turn)
             if error is not None:
                 logger.error("the end of a turn was not stored", exc_info=error)
 
         self.journal.write(Write(live.scope, live.id, ended_turn=turn.row.id), done)
-
-    async def _forget_key(self, turn: LiveTurn) -> None:
-        """From now on the store answers for the turn's key; not before its end is stored."""
-        live = turn.live
-        while turn in live.turns:
-            await live.changed()
-        self._keyed.pop((live.scope, turn.row.key), None)
 
     # -- reading --------------------------------------------------------------------------
 
@@ -500,7 +455,6 @@ class Runtime:
         if turn is not None:
             stored = await store_failure(self.journal.store, self.store, turn.row, NOT_STORED)
             live.restore(*stored)
-            live.tail.clear()
         elif live.is_stored:
             row = await load(self.store, live.scope, live.id)
             if row is not None:

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 from gateway.call import Scope
 from gateway.errors import InternalError, InvalidAgentResponseError
-from gateway.ids import new_id
 from gateway.pb import (
     Event,
     Message,
-    Role,
-    SendMessageResponse,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -29,9 +26,17 @@ from gateway.runtime.head import (
     TASK_TAG,
     Head,
     pack,
-    stamp,
     status_event,
 )
+from gateway.runtime.incoming import (
+    check_artifact,
+    check_status,
+    check_task,
+    new_task,
+    to_body,
+    to_reply,
+)
+from gateway.runtime.tail import Tail
 from gateway.runtime.turn import LiveTurn
 from gateway.store import LogEvent, StoreError, TaskRow, Write
 
@@ -39,10 +44,6 @@ if TYPE_CHECKING:
     from gateway.runtime.engine import Runtime
 
 logger = logging.getLogger(__name__)
-
-TAIL_EVENTS = 256
-TAIL_BYTES = 1 << 20
-"""How much of the stored log stays in memory for readers: at most twice as many events."""
 
 
 class LiveTask:
@@ -59,7 +60,6 @@ class LiveTask:
         "_pending_bytes",
         "_row_due",
         "_row_ended",
-        "_tail_bytes",
         "_waiters",
         "context_id",
         "created_us",
@@ -72,7 +72,6 @@ class LiveTask:
         "queue",
         "readers",
         "runtime",
-        "saved_seq",
         "saved_state",
         "saved_version",
         "scope",
@@ -103,10 +102,9 @@ class LiveTask:
         """The store kept refusing; what is in memory is not what is stored."""
         self.is_deleted = False
         self.version = self.saved_version = 0
-        self.seq = self.saved_seq = self.snapshot_seq = 0
+        self.seq = self.snapshot_seq = 0
         self.saved_state = 0
-        self.tail: list[LogEvent] = []
-        self._tail_bytes = 0
+        self.tail = Tail()
         self._pending: list[LogEvent] = []
         self._pending_bytes = 0
         self._in_flight: Write | None = None
@@ -129,7 +127,8 @@ class LiveTask:
         self.head = head
         self.created_us = row.created_us
         self.is_stored = True
-        self.seq = self.saved_seq = seq
+        self.seq = seq
+        self.tail = Tail(seq)
         self.snapshot_seq = row.snapshot_seq
         self.saved_state = head.state
         self.saved_version = self.version
@@ -193,46 +192,26 @@ class LiveTask:
         )
 
     def _accept_artifact(self, turn: LiveTurn, event: TaskArtifactUpdateEvent) -> None:
-        self._own_event(event)
-        artifact = event.artifact
-        if not artifact.artifact_id:
-            raise InvalidAgentResponseError("an artifact needs an artifact_id")
-        if not artifact.parts and not event.append:
-            raise InvalidAgentResponseError("an artifact needs at least one part")
-        body = self._body(event)
+        check_artifact(event, self.id, self.context_id)
+        body = to_body(event, self.runtime.options.event_bytes)
         head = self.head or self._create(turn)
         head.apply_artifact(event)
         self._append(pack(ARTIFACT_TAG, body))
 
     def _accept_status(self, turn: LiveTurn, event: TaskStatusUpdateEvent) -> None:
-        self._own_event(event)
-        status = event.status
-        if status.state == TaskState.TASK_STATE_UNSPECIFIED:
-            raise InvalidAgentResponseError("a status needs a state")
-        stamp(status)
-        if status.HasField("message"):
-            self._own_message(status.message)
-        body = self._body(event)
+        check_status(event, self.id, self.context_id)
+        body = to_body(event, self.runtime.options.event_bytes)
         head = self.head or self._create(turn)
         head.apply_status(event)
         self._append(pack(STATUS_TAG, body))
         self._note_status(turn)
 
     def _accept_task(self, turn: LiveTurn, event: Task) -> None:
-        if not event.id:
-            event.id = self.id
-        if not event.context_id:
-            event.context_id = self.context_id
-        self._check_ids(event.id, event.context_id)
-        for message in event.history:
-            self._own_message(message)
-        if event.status.HasField("message"):
-            self._own_message(event.status.message)
+        check_task(event, self.id, self.context_id)
+        to_body(event, self.runtime.options.event_bytes)
         if self.head is None:
-            self._body(event)
             self._create(turn, event)
             return
-        stamp(event.status)
         is_new_status = self.head.apply_task(event)
         self._append(pack(TASK_TAG, self.head.task.SerializeToString()))
         if is_new_status:
@@ -243,74 +222,18 @@ class LiveTask:
             raise InvalidAgentResponseError(
                 "the turn has a task: put the message into a status update, not beside the task"
             )
-        if not event.parts:
-            raise InvalidAgentResponseError("a message needs at least one part")
-        reply = SendMessageResponse()
-        reply.message.CopyFrom(event)
-        reply.message.role = Role.ROLE_AGENT
-        if not reply.message.message_id:
-            reply.message.message_id = new_id()
-        if not reply.message.context_id:
-            reply.message.context_id = self.context_id
-        # no task with this id will ever exist
-        reply.message.ClearField("task_id")
-        turn.reply = reply
+        turn.reply = to_reply(event, self.context_id)
         self.end_turn(turn)
 
     def _create(self, turn: LiveTurn, event: Task | None = None) -> Head:
-        """The task comes into being: from the agent's own Task, or around its first update."""
-        task = Task()
-        if event is not None:
-            task.CopyFrom(event)
-        task.id = self.id
-        task.context_id = self.context_id
-        message = turn.request.message
-        if all(m.message_id != message.message_id for m in task.history):
-            task.history.append(message)
-        if task.status.state == TaskState.TASK_STATE_UNSPECIFIED:
-            task.status.state = TaskState.TASK_STATE_SUBMITTED
-        stamp(task.status)
+        """The task comes into being."""
+        task = new_task(event, turn.request.message)
         self.head = Head(task)
         self.created_us = self.head.status_us
         self._is_snapshot_due = True
         self._append(pack(TASK_TAG, task.SerializeToString()))
         self._note_status(turn)
         return self.head
-
-    def _own_event(self, event: TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> None:
-        if not event.task_id:
-            event.task_id = self.id
-        if not event.context_id:
-            event.context_id = self.context_id
-        self._check_ids(event.task_id, event.context_id)
-
-    def _check_ids(self, task_id: str, context_id: str) -> None:
-        if task_id != self.id:
-            raise InvalidAgentResponseError(
-                f"the event names task {task_id}, the turn is {self.id}"
-            )
-        if context_id != self.context_id:
-            raise InvalidAgentResponseError(
-                f"the event names context {context_id}, the turn's is {self.context_id}"
-            )
-
-    def _own_message(self, message: Message) -> None:
-        # what is in the task carries the task's ids (A2A 3.4.1), whatever the agent left out
-        message.task_id = self.id
-        message.context_id = self.context_id
-        if not message.message_id:
-            message.message_id = new_id()
-        if not message.role:
-            message.role = Role.ROLE_AGENT
-
-    def _body(self, event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> bytes:
-        body = event.SerializeToString()
-        limit = self.runtime.options.event_bytes
-        if len(body) > limit:
-            raise InvalidAgentResponseError(
-                f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
-            )
-        return body
 
     def _append(self, payload: bytes) -> None:
         self.seq += 1
@@ -456,7 +379,7 @@ class LiveTask:
             self.is_stored = True
             self.saved_state = write.task.state
         if write.events:
-            self._extend_tail(write.events)  # type: ignore[arg-type]
+            self.tail.extend(write.events)
         self._drop_stored_turns()
         turn = self.turn
         if turn is not None and not turn.is_running and turn.begin_version <= self.saved_version:
@@ -471,22 +394,10 @@ class LiveTask:
         saved = self.saved_version
         self.turns = [t for t in self.turns if not 0 < t.ended_version <= saved]
 
-    def _extend_tail(self, events: list[LogEvent]) -> None:
-        tail = self.tail
-        tail.extend(events)
-        self.saved_seq = events[-1].seq
-        self._tail_bytes += sum(len(event.payload) for event in events)
-        if len(tail) > 2 * TAIL_EVENTS or self._tail_bytes > 2 * TAIL_BYTES:
-            self._trim_tail()
-
-    def _trim_tail(self) -> None:
-        tail = self.tail
-        keep, size = len(tail), 0
-        while keep and len(tail) - keep < TAIL_EVENTS and size < TAIL_BYTES:
-            keep -= 1
-            size += len(tail[keep].payload)
-        del tail[:keep]
-        self._tail_bytes = size
+    @property
+    def saved_seq(self) -> int:
+        """The last event that is stored."""
+        return self.tail.last
 
     # -- waiting --------------------------------------------------------------------------
 
@@ -536,12 +447,3 @@ class LiveTask:
     async def _repaired(self) -> None:
         while self.is_broken:
             await self.changed()
-
-    def tail_after(self, seq: int) -> list[LogEvent] | None:
-        """Stored events above `seq` that are in memory; None where older ones must be read."""
-        if seq >= self.saved_seq:
-            return []
-        tail = self.tail
-        if not tail or tail[0].seq > seq + 1:
-            return None
-        return tail[seq + 1 - tail[0].seq :]

@@ -106,8 +106,8 @@ class Runner:
     # -- cancelling -----------------------------------------------------------------------
 
     async def cancel(self, turn: LiveTurn) -> None:
-        """Reach the agent of a running turn, which is marked as cancelling; afterwards the turn has ended and its task is in a
-        terminal state. Completion that comes first wins."""
+        """Reach the agent of a running turn, which the caller has marked as cancelling; when it
+        returns the turn has ended and its task is terminal. Completion that comes first wins."""
         live = turn.live
         run_task = turn.run_task
         if run_task is not None:

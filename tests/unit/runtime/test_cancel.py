@@ -33,7 +33,9 @@ def test_cancel_reaches_the_agent_and_ends_the_stream() -> None:
             assert agent.canceled == agent.turns
             assert parse(await reading)[-1].status_update.status.state == CANCELED
             assert runtime.running_turns == 0
-            again = await (await runtime.send(call(), say(context_id=task.context_id))).outcome(False)
+            again = await (await runtime.send(call(), say(context_id=task.context_id))).outcome(
+                False
+            )
             assert again.task.context_id == task.context_id
 
     run(main())

@@ -119,14 +119,14 @@ def test_a_send_that_failed_may_be_tried_again() -> None:
             with pytest.raises(ValueError, match="first"):
                 await (await runtime.send(call("k"), say())).outcome(True)
             await runtime.journal.flush()
-            while runtime._keyed:
+            while len(runtime.keys):
                 await asyncio.sleep(0)
             task = (await (await runtime.send(call("k"), say())).outcome(True)).task
             assert task.status.state == TaskState.TASK_STATE_COMPLETED
             store.fail_next(1, error=StoreError("full"))
             with pytest.raises(Exception, match="could not be stored"):
                 await (await runtime.send(call("k2"), say())).outcome(True)
-            while runtime._keyed:
+            while len(runtime.keys):
                 await asyncio.sleep(0)
             await (await runtime.send(call("k2"), say())).outcome(True)
 

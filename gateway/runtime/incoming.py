@@ -1,0 +1,123 @@
+"""What an agent emits, checked and completed before the runtime applies it. Pure.
+
+Ids that the agent left out are filled in, so that everything in a task carries the task's ids
+(A2A 3.4.1); ids of another task or context are the agent's fault. All raise
+`InvalidAgentResponseError` with what to do instead.
+"""
+
+from gateway.errors import InvalidAgentResponseError
+from gateway.ids import new_id
+from gateway.pb import (
+    Message,
+    Role,
+    SendMessageResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+from gateway.runtime.head import stamp
+
+
+def check_artifact(event: TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
+    """An artifact or a chunk of one."""
+    _own_event(event, task_id, context_id)
+    if not event.artifact.artifact_id:
+        raise InvalidAgentResponseError("an artifact needs an artifact_id")
+    if not event.artifact.parts and not event.append:
+        raise InvalidAgentResponseError("an artifact needs at least one part")
+
+
+def check_status(event: TaskStatusUpdateEvent, task_id: str, context_id: str) -> None:
+    """A status update; gets its time where it has none."""
+    _own_event(event, task_id, context_id)
+    status = event.status
+    if status.state == TaskState.TASK_STATE_UNSPECIFIED:
+        raise InvalidAgentResponseError("a status needs a state")
+    stamp(status)
+    if status.HasField("message"):
+        _own_message(status.message, task_id, context_id)
+
+
+def check_task(event: Task, task_id: str, context_id: str) -> None:
+    """A whole task with what is in it."""
+    if not event.id:
+        event.id = task_id
+    if not event.context_id:
+        event.context_id = context_id
+    _check_ids(event.id, event.context_id, task_id, context_id)
+    if event.status.state == TaskState.TASK_STATE_UNSPECIFIED:
+        event.status.state = TaskState.TASK_STATE_SUBMITTED
+    stamp(event.status)
+    for message in event.history:
+        _own_message(message, task_id, context_id)
+    if event.status.HasField("message"):
+        _own_message(event.status.message, task_id, context_id)
+
+
+def new_task(event: Task | None, message: Message) -> Task:
+    """The task at its beginning: the agent's own, or one made around its first update; the
+    message that started it is in the history in any case."""
+    task = Task()
+    if event is not None:
+        task.CopyFrom(event)
+    else:
+        task.id = message.task_id
+        task.context_id = message.context_id
+        task.status.state = TaskState.TASK_STATE_SUBMITTED
+        stamp(task.status)
+    if all(known.message_id != message.message_id for known in task.history):
+        task.history.append(message)
+    return task
+
+
+def to_reply(event: Message, context_id: str) -> SendMessageResponse:
+    """A direct answer. It names no task: none with the turn's id will ever exist."""
+    if not event.parts:
+        raise InvalidAgentResponseError("a message needs at least one part")
+    response = SendMessageResponse()
+    reply = response.message
+    reply.CopyFrom(event)
+    reply.role = Role.ROLE_AGENT
+    reply.message_id = reply.message_id or new_id()
+    reply.context_id = reply.context_id or context_id
+    reply.ClearField("task_id")
+    return response
+
+
+def to_body(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent, limit: int) -> bytes:
+    """The event as bytes, at most `limit` of them."""
+    body = event.SerializeToString()
+    if len(body) > limit:
+        raise InvalidAgentResponseError(
+            f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
+        )
+    return body
+
+
+def _own_event(
+    event: TaskArtifactUpdateEvent | TaskStatusUpdateEvent, task_id: str, context_id: str
+) -> None:
+    if not event.task_id:
+        event.task_id = task_id
+    if not event.context_id:
+        event.context_id = context_id
+    _check_ids(event.task_id, event.context_id, task_id, context_id)
+
+
+def _check_ids(task_id: str, context_id: str, own_task: str, own_context: str) -> None:
+    if task_id != own_task:
+        raise InvalidAgentResponseError(f"the event names task {task_id}, the turn is {own_task}")
+    if context_id != own_context:
+        raise InvalidAgentResponseError(
+            f"the event names context {context_id}, the turn's is {own_context}"
+        )
+
+
+def _own_message(message: Message, task_id: str, context_id: str) -> None:
+    message.task_id = task_id
+    message.context_id = context_id
+    if not message.message_id:
+        message.message_id = new_id()
+    if not message.role:
+        message.role = Role.ROLE_AGENT
