@@ -74,15 +74,16 @@ class Runtime:
         self.runner = Runner(
             self.agent, self.options.running, self.options.cancel_timeout, self._turn_ended
         )
+        self.retention = Retention(self.store, self.options, self._expired)
         await self.store.open()
         if count := await fail_open_turns(self.store):
             logger.warning("%d turns of the last run were cut off; their tasks are FAILED", count)
         await self.agent.start()
-        self.retention = Retention(self.store, self.options, self._expired)
         self.retention.start()
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Take no more messages, let turns end within `grace`, store what is left, close."""
+        """Take no more messages, let turns end within `grace`, store what is left, close. Also
+        after a start that was given up half-way."""
         self._is_stopping = True
         await self.runner.stop(grace)
         for live in self._live.values():

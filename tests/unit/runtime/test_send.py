@@ -15,6 +15,8 @@ from gateway.errors import (
     ValidationError,
 )
 from gateway.pb import Message, Part, SendMessageResponse, Task, TaskState
+from gateway.runtime import Runtime
+from gateway.store.memory import MemoryStore
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, chunk, echo, status
 from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
@@ -462,5 +464,22 @@ def test_stopping_lets_turns_end_and_fails_those_that_do_not() -> None:
             await runtime.stop(0.05)
             response: SendMessageResponse = await reading
             assert response.task.status.state == TaskState.TASK_STATE_FAILED
+
+    run(main())
+
+
+def test_a_start_that_is_given_up_can_be_stopped() -> None:
+    """A signal may come while the agent still makes itself ready."""
+
+    class Slow(ScriptedAgent):
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        runtime = Runtime(Slow(echo), MemoryStore())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await runtime.start()
+        await runtime.stop()
 
     run(main())
