@@ -11,7 +11,6 @@ import contextvars
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 
@@ -30,6 +29,7 @@ from gateway.agents.output import (
     reply,
     status,
 )
+from gateway.agents.threads import DaemonThreads
 
 __all__ = [
     "FunctionAgent",
@@ -57,7 +57,7 @@ class FunctionAgent:
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
         check_signature(function, self.name)
         self._function = function
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: DaemonThreads | None = None
         self._drive = self._driver()
 
     async def start(self) -> None:
@@ -65,7 +65,7 @@ class FunctionAgent:
 
     async def stop(self) -> None:
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
             self._threads = None
 
     async def run(self, turn: Turn) -> None:
@@ -116,9 +116,9 @@ class FunctionAgent:
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._pool(), context.run, function, *args)
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _pool(self) -> DaemonThreads:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=f"agent-{self.name}")
+            self._threads = DaemonThreads(MAX_THREADS, f"agent-{self.name}")
         return self._threads
 
 
