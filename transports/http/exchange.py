@@ -126,6 +126,8 @@ class Exchange:
             headers.append((b"content-length", b"%d" % len(body)))
         headers += extra
         self.started = True
+        if self.connection is not None and self.connection.answer(status, headers, body):
+            return
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 

@@ -129,6 +129,8 @@ class Connection(HttpToolsProtocol):
         self._unsent = 0
         self._is_upgrade = False
         self._task: asyncio.Task[None] | None = None
+        self._running: Any = None
+        """The cycle that the application works on; `cycle` is the one that arrived last."""
         self._certificate: str | None = None
         self.is_lost = False
         self.streams = False
@@ -150,6 +152,28 @@ class Connection(HttpToolsProtocol):
             der = tls.getpeercert(binary_form=True) if tls is not None else None
             self._certificate = ssl.DER_cert_to_PEM_cert(der) if der else ""
         return self._certificate
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write a whole answer at once, past the messages of ASGI. False where that cannot be:
+        then send it as ASGI does."""
+        cycle = self._running
+        if cycle.response_started or cycle.disconnected or self.flow.write_paused:
+            return False
+        parts = [STATUS_LINE[status]]
+        for name, value in (*cycle.default_headers, *headers):
+            if b"\r" in value or b"\n" in value or name == b"connection":
+                return False
+            parts += (name, b": ", value, b"\r\n")
+        parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+        if cycle.scope["method"] != "HEAD":
+            parts.append(body)
+        self.transport.write(b"".join(parts))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+        return True
 
     def abort(self) -> None:
         """Drop the connection with what is unsent."""
@@ -188,9 +212,14 @@ class Connection(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_lost = True
         super().connection_lost(exc)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """End the running call; nobody is there to take its answer."""
+        self.is_lost = True
         if self._task is not None:
+            self._running.disconnected = True
             self._task.cancel()
 
     def pause_writing(self) -> None:
@@ -218,7 +247,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.streams = False
         self._task = None
-        if self._phase == _ANSWER:
+        if self._phase == _ANSWER and not self.pipeline:
             self._enter(_IDLE)
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -232,7 +261,7 @@ class Connection(HttpToolsProtocol):
         task = self.loop.create_task(cycle.run_asgi(app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
-        self._task = task
+        self._task, self._running = task, cycle
 
     def _unset_keepalive_if_required(self) -> None:
         """The clock watches idle connections; there is no timer to take back."""
@@ -251,7 +280,7 @@ class Connection(HttpToolsProtocol):
             self._check_writing(now)
             return
         waited = now - self._since
-        if self._phase == _ANSWER:
+        if self._phase == _ANSWER or self._is_pipelined():
             self._check_writing(now)
             self._comment(now)
         elif self._phase == _IDLE:
@@ -266,6 +295,10 @@ class Connection(HttpToolsProtocol):
         elif waited > self.bounds.body_timeout + self._bytes / self.bounds.body_rate:
             self._refuse(408, "The request's body took too long")
 
+    def _is_pipelined(self) -> bool:
+        """Whether the request that arrives waits for the answer to another one."""
+        return self._task is not None and (self._phase == _HEAD or self._running is not self.cycle)
+
     def _check_writing(self, now: float) -> None:
         unsent = self.transport.get_write_buffer_size()
         # nothing is added to what is unsent while writing is paused, or once it is closed
@@ -279,18 +312,14 @@ class Connection(HttpToolsProtocol):
 
     def _comment(self, now: float) -> None:
         due = self.streams and now - self.wrote_at >= self.bounds.keep_alive
-        if due and not self.flow.write_paused and self.cycle.chunked_encoding:
+        if due and not self.flow.write_paused and self._running.chunked_encoding:
             self.transport.write(_COMMENT_CHUNK)
             self.wrote_at = now
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer by the wire itself, before or instead of the application, and close."""
-        cycle: Any = self.cycle  # None before the first request
-        if (
-            cycle is not None
-            and cycle.response_started
-            and not (cycle.response_complete and self._phase == _HEAD)
-        ):
+        is_answered = self._phase == _BODY and self.cycle.response_started
+        if is_answered or self._is_pipelined():
             self.abort()  # an answer is out or under way; a second one would be taken for it
             return
         body = b'{"error":"' + reason.encode() + b'"}'
@@ -299,10 +328,7 @@ class Connection(HttpToolsProtocol):
             + b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
             + b"%d\r\n\r\n%b" % (len(body), body)
         )
-        self.is_lost = True
-        if self._task is not None:
-            cycle.disconnected = True
-            self._task.cancel()
+        self._give_up()
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self._enter(_LEAVING)

@@ -365,3 +365,31 @@ def test_stop_answers_calls_that_wait() -> None:
             assert rest.status_code == 503
 
     run(main())
+
+
+def test_a_request_behind_a_stream_waits_for_its_end() -> None:
+    """A pipelined request, in pieces and slow, neither cuts the stream nor is lost."""
+    go_on = asyncio.Event()
+
+    async def stream(method: str, message: Any, call: Call) -> Any:
+        yield [chunk(1)]
+        await go_on.wait()
+        yield [chunk(2)]
+
+    async def main() -> None:
+        bounds = Bounds(head_timeout=0.05, body_timeout=0.05, keep_alive=0.05)
+        async with served(FakeCore(echo, stream), bounds=bounds) as door:
+            wire = await door.wire()
+            wire.post(request())
+            await wire.reader.readuntil(b"}\n\n")
+            wire.writer.write(b"GET /health HT")
+            await wire.reader.readuntil(b": keep-alive\n\n")
+            wire.writer.write(b"TP/1.1\r\nHost: x\r\n\r\n")
+            await wire.reader.readuntil(b": keep-alive\n\n")
+            go_on.set()
+            rest = await wire.reader.readuntil(b"0\r\n\r\n")
+            assert b"id: 2\n" in rest
+            assert await wire.answer() == (200, b'{"status":"healthy"}')
+            await wire.close()
+
+    run(main())
