@@ -1,8 +1,11 @@
 """Store in memory: nothing outlives the process. Part of the core's storage layer.
 
 Tasks of one scope lie in lists sorted by (status_us, id), one list for each (context, state), so
-that a page, a total and an insert cost no more with many tasks than with few. A finished task
-costs its bytes and about 700 bytes more. Rows are copied on the way in and out.
+that a page, a total and an insert cost no more with many tasks than with few. Rows are copied on
+the way in and out.
+
+What stays of a finished task is plain tuples of numbers, text and bytes: the garbage collector
+stops looking at those, so that its pauses do not grow with the number of tasks kept.
 """
 
 from bisect import bisect_left, insort
@@ -10,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush, merge
-from itertools import islice
+from itertools import count, islice
 
 from gateway.call import Scope
 from gateway.pb import TERMINAL_STATES
@@ -26,93 +29,73 @@ from gateway.store import (
     Write,
 )
 
-Place = tuple[int, str, Scope]
-"""(status_us, id, scope): where a task stands in every list."""
+Place = tuple[int, str, int]
+"""(status_us, task id, number of the room): where a task stands in every list."""
+
+Log = list[bytes] | tuple[bytes, ...]
+"""Payloads; the one at index n has sequence number n + 1. A tuple once the task has ended."""
+
+Record = tuple[Place, str, int, int, int, bytes, int, Log]
+"""A stored task: place, context_id, state, created_us, seq, snapshot, snapshot_seq, log."""
 
 ANY_CONTEXT = ""
 
-
-class _Record:
-    """A stored task with its log; the payload at index n has sequence number n + 1."""
-
-    __slots__ = (
-        "context_id",
-        "created_us",
-        "log",
-        "place",
-        "seq",
-        "snapshot",
-        "snapshot_seq",
-        "state",
-    )
-
-    def __init__(self, snapshot: bytes) -> None:
-        self.place: Place | None = None
-        self.context_id = ""
-        self.state = 0
-        self.created_us = 0
-        self.seq = 0
-        self.snapshot = snapshot
-        self.snapshot_seq = 0
-        self.log: list[bytes] = []
+_STATES = max(TERMINAL_STATES) + 2
+"""States are numbered from 0; TASK_STATE_AUTH_REQUIRED is the highest."""
 
 
 class _Room:
     """The tasks of one scope."""
 
-    __slots__ = ("lists", "tasks")
+    __slots__ = ("lists", "number", "scope", "tasks")
 
-    def __init__(self) -> None:
-        self.tasks: dict[str, _Record] = {}
-        self.lists: dict[tuple[str, int], list[Place]] = {}
-        """By (context id or ANY_CONTEXT, state); no list is empty."""
+    def __init__(self, scope: Scope, number: int) -> None:
+        self.scope = scope
+        self.number = number
+        self.tasks: dict[str, Record] = {}
+        self.lists: dict[tuple[str, int], Place | list[Place]] = {}
+        """By (context id or ANY_CONTEXT, state): ascending, or the only place itself."""
 
-    def insert(self, record: _Record, place: Place) -> None:
-        record.place = place
-        for key in ((ANY_CONTEXT, record.state), (record.context_id, record.state)):
+    def insert(self, context_id: str, state: int, place: Place) -> None:
+        for key in ((ANY_CONTEXT, state), (context_id, state)):
             places = self.lists.get(key)
             if places is None:
-                self.lists[key] = [place]
+                self.lists[key] = place
+            elif isinstance(places, tuple):
+                self.lists[key] = [places, place] if places < place else [place, places]
             elif place > places[-1]:
                 places.append(place)
             else:
                 insort(places, place)
 
-    def remove(self, record: _Record) -> None:
-        assert record.place is not None
-        for key in ((ANY_CONTEXT, record.state), (record.context_id, record.state)):
-            places = self.lists[key]
-            del places[bisect_left(places, record.place)]
-            if not places:
-                del self.lists[key]
+    def remove(self, context_id: str, state: int, places: Sequence[Place]) -> None:
+        """Take ascending places out of both lists."""
+        self._take((ANY_CONTEXT, state), places)
+        self._take((context_id, state), places)
 
-    def remove_oldest(self, state: int, places: list[Place]) -> None:
-        """Remove tasks of one state; `places` ascend. A prefix goes in one move."""
-        everything = self.lists[ANY_CONTEXT, state]
-        if everything[: len(places)] == places:
-            del everything[: len(places)]
+    def _take(self, key: tuple[str, int], places: Sequence[Place]) -> None:
+        held = self.lists[key]
+        if isinstance(held, tuple) or len(held) == len(places):
+            del self.lists[key]
+        elif held[: len(places)] == places:
+            # the oldest: in one move
+            del held[: len(places)]
         else:
             for place in places:
-                del everything[bisect_left(everything, place)]
-        if not everything:
-            del self.lists[ANY_CONTEXT, state]
+                del held[bisect_left(held, place)]
+
+    def remove_finished(self, state: int, places: list[Place]) -> None:
+        """Forget tasks of one state; `places` ascend."""
+        self._take((ANY_CONTEXT, state), places)
         for place in places:
-            record = self.tasks.pop(place[1])
-            key = (record.context_id, state)
-            of_context = self.lists[key]
-            del of_context[bisect_left(of_context, place)]
-            if not of_context:
-                del self.lists[key]
+            context_id = self.tasks.pop(place[1])[1]
+            self._take((context_id, state), [place])
 
     def matching(self, query: Query) -> list[list[Place]]:
         """The lists that hold what the filters on context and state let through."""
         states = (query.state,) if query.state else range(_STATES)
         found = (self.lists.get((query.context_id, state)) for state in states)
-        return [places for places in found if places]
-
-
-_STATES = max(TERMINAL_STATES) + 2
-"""States are numbered from 0; TASK_STATE_AUTH_REQUIRED is the highest."""
+        return [[places] if isinstance(places, tuple) else places for places in found if places]
 
 
 class MemoryStore(Store):
@@ -120,6 +103,8 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self._rooms: dict[Scope, _Room] = {}
+        self._numbered: dict[int, _Room] = {}
+        self._numbers = count(1)
         self._turns: dict[str, TurnRow] = {}
         self._keys: dict[tuple[Scope, str], str] = {}
         self._turns_of_task: dict[tuple[Scope, str], list[str]] = {}
@@ -145,11 +130,11 @@ class MemoryStore(Store):
         for write in writes:
             if write.turn is not None:
                 self._put_turn(write.turn)
+            payloads = [event.payload for event in write.events]
             if write.task is not None:
-                self._put_task(write.task)
-            if write.events:
-                log = self._rooms[write.scope].tasks[write.task_id].log
-                log.extend([event.payload for event in write.events])
+                self._put_task(write.task, payloads)
+            elif payloads:
+                self._add_events(write.scope, write.task_id, payloads)
             if write.ended_turn:
                 self._drop_turn(write.ended_turn)
 
@@ -176,7 +161,7 @@ class MemoryStore(Store):
             if end is None:
                 record = self._record(*name)
                 if record is not None:
-                    end = len(record.log)
+                    end = len(record[-1])
                 elif task is None or task.snapshot is None:
                     raise StoreError(f"Task {write.task_id!r} is not stored")
                 else:
@@ -189,36 +174,48 @@ class MemoryStore(Store):
                     )
             ends[name] = end
 
-    def _put_task(self, row: TaskRow) -> None:
+    def _put_task(self, row: TaskRow, payloads: list[bytes]) -> None:
         room = self._rooms.get(row.scope)
         if room is None:
-            room = self._rooms[row.scope] = _Room()
+            room = self._rooms[row.scope] = _Room(row.scope, next(self._numbers))
+            self._numbered[room.number] = room
         record = room.tasks.get(row.id)
-        if record is None:
-            record = room.tasks[row.id] = _Record(row.snapshot or b"")
-        elif row.snapshot is not None:
-            record.snapshot = row.snapshot
-        if row.snapshot is not None:
-            record.snapshot_seq = row.snapshot_seq
-        record.seq = row.seq
-        record.created_us = row.created_us
-        place = record.place
-        if (
-            place is None
-            or record.state != row.state
-            or place[0] != row.status_us
-            or record.context_id != row.context_id
-        ):
-            if place is not None:
-                room.remove(record)
-                self._finished_count -= record.state in TERMINAL_STATES
-            record.state = row.state
-            record.context_id = row.context_id
-            place = (row.status_us, row.id, row.scope)
-            room.insert(record, place)
-            if row.state in TERMINAL_STATES:
+        log: Log = payloads
+        snapshot, snapshot_seq = row.snapshot, row.snapshot_seq
+        place = None
+        if record is not None:
+            place, context_id, state, _, _, old_snapshot, old_snapshot_seq, old_log = record
+            log = _extended(old_log, payloads)
+            if snapshot is None:
+                snapshot, snapshot_seq = old_snapshot, old_snapshot_seq
+            if place[0] != row.status_us or state != row.state or context_id != row.context_id:
+                room.remove(context_id, state, [place])
+                self._finished_count -= state in TERMINAL_STATES
+                place = None
+        is_finished = row.state in TERMINAL_STATES
+        if place is None:
+            place = (row.status_us, row.id, room.number)
+            room.insert(row.context_id, row.state, place)
+            if is_finished:
                 self._finished_count += 1
                 heappush(self._finished, place)
+        room.tasks[row.id] = (
+            place,
+            row.context_id,
+            row.state,
+            row.created_us,
+            row.seq,
+            snapshot or b"",
+            snapshot_seq,
+            tuple(log) if is_finished else log,
+        )
+
+    def _add_events(self, scope: Scope, task_id: str, payloads: list[bytes]) -> None:
+        tasks = self._rooms[scope].tasks
+        record = tasks[task_id]
+        log = _extended(record[-1], payloads)
+        if log is not record[-1]:
+            tasks[task_id] = (*record[:-1], log)
 
     def _put_turn(self, turn: TurnRow) -> None:
         if turn.id in self._turns:
@@ -244,13 +241,13 @@ class MemoryStore(Store):
 
     # -- reading
 
-    def _record(self, scope: Scope, task_id: str) -> _Record | None:
+    def _record(self, scope: Scope, task_id: str) -> Record | None:
         room = self._rooms.get(scope)
         return None if room is None else room.tasks.get(task_id)
 
     async def task(self, scope: Scope, task_id: str) -> TaskRow | None:
         record = self._record(scope, task_id)
-        return None if record is None else _row(record)
+        return None if record is None else _row(scope, record)
 
     async def tasks(self, scope: Scope, query: Query) -> Page:
         room = self._rooms.get(scope)
@@ -269,7 +266,7 @@ class MemoryStore(Store):
             # one more than a page holds, newest first
             slices.append(places[max(first, end - query.limit - 1) : end][::-1])
         found = list(islice(merge(*slices, reverse=True), query.limit + 1))
-        rows = [_row(room.tasks[place[1]]) for place in found[: query.limit]]
+        rows = [_row(scope, room.tasks[place[1]]) for place in found[: query.limit]]
         return Page(rows, len(found) > query.limit, total)
 
     async def events(
@@ -279,7 +276,7 @@ class MemoryStore(Store):
         if record is None:
             return []
         after = max(after, 0)
-        payloads = record.log[after : after + limit]
+        payloads = record[-1][after : after + limit]
         return [LogEvent(seq, payload) for seq, payload in enumerate(payloads, after + 1)]
 
     async def turn_by_key(self, scope: Scope, key: str) -> TurnRow | None:
@@ -302,18 +299,19 @@ class MemoryStore(Store):
             lambda place, taken: (before_us is not None and place[0] < before_us) or taken < excess,
             limit,
         )
-        by_list: defaultdict[tuple[Scope, int], list[Place]] = defaultdict(list)
+        by_list: defaultdict[tuple[int, int], list[Place]] = defaultdict(list)
+        names = []
         for place in victims:
-            state = self._rooms[place[2]].tasks[place[1]].state
-            by_list[place[2], state].append(place)
-        for (scope, state), places in by_list.items():
-            room = self._rooms[scope]
-            room.remove_oldest(state, places)
+            room = self._numbered[place[2]]
+            by_list[place[2], room.tasks[place[1]][2]].append(place)
+            names.append((room.scope, place[1]))
+        for (number, state), places in by_list.items():
+            room = self._numbered[number]
+            room.remove_finished(state, places)
             if not room.tasks:
-                del self._rooms[scope]
+                del self._rooms[room.scope], self._numbered[number]
         self._finished_count -= len(victims)
         self._tidy()
-        names = [(place[2], place[1]) for place in victims]
         for name in names:
             for turn_id in tuple(self._turns_of_task.get(name, ())):
                 self._drop_turn(turn_id)
@@ -328,10 +326,10 @@ class MemoryStore(Store):
         spared: list[Place] = []
         while heap and len(taken) < limit and is_due(heap[0], len(taken)):
             place = heappop(heap)
-            record = self._record(place[2], place[1])
-            if record is None or record.place is not place:
+            room = self._holder(place)
+            if room is None:
                 continue
-            turns = self._turns_of_task.get((place[2], place[1]), ())
+            turns = self._turns_of_task.get((room.scope, place[1]), ())
             if any(self._turns[turn_id].is_open for turn_id in turns):
                 spared.append(place)
             else:
@@ -340,11 +338,16 @@ class MemoryStore(Store):
             heappush(heap, place)
         return taken
 
+    def _holder(self, place: Place) -> _Room | None:
+        """The room of the task that stands there; None where it moved or is gone."""
+        room = self._numbered.get(place[2])
+        record = room.tasks.get(place[1]) if room is not None else None
+        return room if record is not None and record[0] is place else None
+
     def _tidy(self) -> None:
         """Rebuild a heap that is mostly places of what is gone."""
         if len(self._finished) > 2 * self._finished_count + 1000:
-            records = ((place, self._record(place[2], place[1])) for place in self._finished)
-            self._finished = [p for p, record in records if record and record.place is p]
+            self._finished = [place for place in self._finished if self._holder(place)]
             heapify(self._finished)
         if len(self._ended) > 2 * len(self._turns) + 1000:
             self._ended = [(t.created_us, t.id) for t in self._turns.values() if not t.is_open]
@@ -361,19 +364,26 @@ class MemoryStore(Store):
             limit -= 1
 
 
-def _row(record: _Record) -> TaskRow:
-    assert record.place is not None
-    status_us, task_id, scope = record.place
+def _extended(log: Log, payloads: list[bytes]) -> Log:
+    """A log that is open grows in place: an event costs the same however many there are."""
+    if isinstance(log, tuple):
+        return (*log, *payloads)
+    log += payloads
+    return log
+
+
+def _row(scope: Scope, record: Record) -> TaskRow:
+    place, context_id, state, created_us, seq, snapshot, snapshot_seq, _ = record
     return TaskRow(
         scope=scope,
-        id=task_id,
-        context_id=record.context_id,
-        state=record.state,
-        status_us=status_us,
-        created_us=record.created_us,
-        seq=record.seq,
-        snapshot=record.snapshot,
-        snapshot_seq=record.snapshot_seq,
+        id=place[1],
+        context_id=context_id,
+        state=state,
+        status_us=place[0],
+        created_us=created_us,
+        seq=seq,
+        snapshot=snapshot,
+        snapshot_seq=snapshot_seq,
     )
 
 
