@@ -8,7 +8,7 @@ import pytest
 from gateway.agents import Turn
 from gateway.errors import InternalError, TaskNotFoundError, UnavailableError
 from gateway.pb import TaskState
-from gateway.runtime import Runtime, RuntimeOptions, recovery
+from gateway.runtime import Runtime, recovery
 from gateway.store import Query, Write
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import SqliteStore
