@@ -5,25 +5,18 @@ its users run it: core and adapter as processes, addresses read from its card.
 """
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 import grpc
-import httpx
 import pytest
-from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.types import (
-    AgentCard,
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetTaskRequest,
     ListTasksRequest,
-    Message,
-    Part,
     Role,
-    SendMessageConfiguration,
-    SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
@@ -34,64 +27,19 @@ from a2a.utils import errors as sdk
 
 from tests.conftest import run
 from tests.interop.conftest import REQUIRED_EXTENSION
+from tests.interop.python_sdk import (
+    BINDINGS,
+    at_once,
+    connect,
+    kinds,
+    read_card,
+    request,
+    send,
+    texts,
+)
 from tests.processes import Addresses
 
-BINDINGS = ("GRPC", "JSONRPC", "HTTP+JSON")
-
 pytestmark = pytest.mark.parametrize("binding", BINDINGS)
-
-
-async def read_card(addresses: Addresses) -> AgentCard:
-    async with httpx.AsyncClient() as client:
-        return await A2ACardResolver(client, addresses.http).get_agent_card()
-
-
-@asynccontextmanager
-async def connect(
-    addresses: Addresses, binding: str, card: AgentCard | None = None, **options: Any
-) -> AsyncIterator[Client]:
-    """A client as the SDK's factory makes it, from the gateway's card where none is given."""
-    config = ClientConfig(
-        supported_protocol_bindings=[binding],
-        grpc_channel_factory=grpc.aio.insecure_channel,
-        **options,
-    )
-    factory = ClientFactory(config)
-    async with (
-        factory.create(card) if card else await factory.create_from_url(addresses.http)
-    ) as client:
-        yield client
-
-
-def request(text: str, **fields: Any) -> SendMessageRequest:
-    message = Message(
-        message_id=uuid.uuid4().hex,
-        role=Role.ROLE_USER,
-        parts=[Part(text=text, media_type="text/plain")],
-        **fields,
-    )
-    return SendMessageRequest(message=message)
-
-
-def at_once(text: str) -> SendMessageRequest:
-    made = request(text)
-    made.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
-    return made
-
-
-async def send(client: Client, made: SendMessageRequest) -> StreamResponse:
-    """The only answer of a client that does not stream."""
-    answers = [answer async for answer in client.send_message(made)]
-    assert len(answers) == 1
-    return answers[0]
-
-
-def kinds(events: list[StreamResponse]) -> list[str]:
-    return [str(event.WhichOneof("payload")) for event in events]
-
-
-def texts(task: Task) -> list[str]:
-    return [part.text for artifact in task.artifacts for part in artifact.parts]
 
 
 def test_the_card_leads_to_the_binding(dialogue: Addresses, binding: str) -> None:
