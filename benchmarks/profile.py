@@ -77,6 +77,8 @@ def _print_thread(stacks: Counter[tuple[str, ...]], total: int, top: int) -> Non
     own: Counter[str] = Counter()
     below: Counter[str] = Counter()
     for functions, samples in stacks.items():
+        if not functions:
+            continue
         own[functions[-1]] += samples
         below.update(dict.fromkeys(functions, samples))
     for function, count in own.most_common(top):

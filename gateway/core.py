@@ -16,6 +16,7 @@ from typing import Any
 from gateway.access import Access, AccessError, from_config
 from gateway.agents import Agent, AgentError
 from gateway.agents.loader import load as load_agent
+from gateway.agents.loader import proposed_card
 from gateway.agents.watchdog import Watchdog, install
 from gateway.card import Card, CardError, CardOptions
 from gateway.config import Address, Config
@@ -86,7 +87,14 @@ class Core:
         self._state_dir.acquire()
         self._access = from_config(config.access)
         agent = self._load_agent()
-        card = Card(CardOptions(source=config.card, name=agent_name(config)), self._access)
+        card = Card(
+            CardOptions(
+                source=config.card,
+                defaults=proposed_card(config.agent.spec),
+                name=agent_name(config),
+            ),
+            self._access,
+        )
         self._runtime = Runtime(
             agent, self._open_store(), runtime_options(config), Observer(self._metrics)
         )

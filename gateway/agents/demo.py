@@ -13,6 +13,21 @@ PAUSE = 0.05
 """Seconds between two chunks."""
 MAX_COUNT = 100_000
 
+agent_card = {
+    "name": "Demo",
+    "description": "Shows each thing that an agent can do, one word for each; send `help`.",
+    "defaultOutputModes": ["text/plain", "application/json", "text/csv", "text/html"],
+    "skills": [
+        {
+            "id": "demo",
+            "name": "Everything once",
+            "description": "Text, data, files, streams, questions, direct messages, cancelling.",
+            "tags": ["demo", "echo"],
+            "examples": ["help", "stream", "ask"],
+        }
+    ],
+}
+
 HELP = """\
 Send one of these words and see what comes back:
   hello        a direct message, without a task

@@ -10,14 +10,17 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from google.protobuf.json_format import MessageToDict
+
 from gateway.agents import Agent, AgentError
 from gateway.agents.function import FunctionAgent, is_async
+from gateway.pb import AgentCard
 
 BUILT_IN = {"demo": "gateway.agents.demo:agent"}
 DEFAULT_NAMES = ("agent", "executor")
@@ -57,6 +60,34 @@ def load(
 
         return ThreadAgent(agent)
     return agent
+
+
+PROPOSED = (
+    "name",
+    "description",
+    "version",
+    "provider",
+    "documentationUrl",
+    "iconUrl",
+    "defaultInputModes",
+    "defaultOutputModes",
+    "skills",
+)
+"""What of its card an agent decides itself; the rest is the gateway's to say truthfully."""
+
+
+def proposed_card(spec: str) -> dict[str, Any]:
+    """The card fields that the module of a loaded agent proposes by its variable `agent_card`: an
+    `AgentCard`, or a mapping in ProtoJSON. Raises `AgentError` for anything else."""
+    module_name, _ = _parse(BUILT_IN.get(spec.strip(), spec.strip()))
+    card = getattr(sys.modules.get(module_name), "agent_card", None)
+    if card is None:
+        return {}
+    fields = MessageToDict(card) if isinstance(card, AgentCard) else card
+    if not isinstance(fields, Mapping):
+        kind = type(card).__name__
+        raise AgentError(f"agent {spec}: agent_card is a {kind}; give an AgentCard or a mapping")
+    return {name: fields[name] for name in PROPOSED if name in fields}
 
 
 def _parse(spec: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.agents import Agent, AgentError
 from gateway.agents.function import FunctionAgent
-from gateway.agents.loader import load
+from gateway.agents.loader import load, proposed_card
 from gateway.agents.sdk import SdkAgent
 from gateway.agents.thread import ThreadAgent
 from tests.conftest import run
@@ -258,3 +258,26 @@ def test_a_plain_function_does_not_import_the_sdk_s_server() -> None:
         "sys.exit(any(m.startswith('a2a.server') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'agent_card = {"name": "Mine", "supportedInterfaces": [], "skills": []}',
+        "from a2a.types import AgentCard\nagent_card = AgentCard(name='Mine')",
+    ],
+)
+def test_the_module_may_propose_its_card(write: Write, text: str) -> None:
+    """S16, S24: what only the agent knows; addresses are the gateway's to say."""
+    write("mod_card.py", f"async def agent(input):\n    return 'x'\n\n{text}\n")
+    load("mod_card:agent")
+    fields = proposed_card("mod_card:agent")
+    assert fields["name"] == "Mine"
+    assert "supportedInterfaces" not in fields
+
+
+def test_a_card_of_another_kind_is_refused_in_words(write: Write) -> None:
+    write("mod_card.py", "async def agent(input):\n    return 'x'\n\nagent_card = 5\n")
+    load("mod_card:agent")
+    with pytest.raises(AgentError, match="agent_card is a int"):
+        proposed_card("mod_card:agent")
