@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gateway.agents import Agent
 from gateway.errors import A2AError, InvalidAgentResponseError, UnavailableError, judge
-from gateway.pb import TaskState
+from gateway.pb import Task, TaskState
 from gateway.runtime.live import LiveTask
 from gateway.runtime.turn import LiveTurn
 
@@ -110,6 +110,10 @@ class Runner:
         returns the turn has ended and its task is terminal. Completion that comes first wins."""
         live = turn.live
         run_task = turn.run_task
+        if live.head is not None:
+            # what the agent's cancel sees is the task as it stands, in its first turn too
+            turn.task = Task()
+            turn.task.CopyFrom(live.head.task)
         if run_task is not None:
             run_task.cancel()
         elif turn in self._ready:

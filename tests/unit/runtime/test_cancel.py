@@ -31,6 +31,9 @@ def test_cancel_reaches_the_agent_and_ends_the_stream() -> None:
             task = await runtime.cancel(call(), sent.task_id)
             assert task.status.state == CANCELED
             assert agent.canceled == agent.turns
+            seen = agent.canceled[0].task
+            assert seen is not None
+            assert seen.status.state == TaskState.TASK_STATE_WORKING
             assert parse(await reading)[-1].status_update.status.state == CANCELED
             assert runtime.running_turns == 0
             again = await (await runtime.send(call(), say(context_id=task.context_id))).outcome(
