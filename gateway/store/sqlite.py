@@ -249,6 +249,8 @@ class SqliteStore(Store):
         if total is None:
             (total,) = db.execute(f"SELECT count(*) {where}", values).fetchone()
             self._remember_total(totals, filters, total)
+        if not total:
+            return Page([], False, 0)
         if query.before is not None:
             where += " AND status_us <= ? AND (status_us < ? OR id < ?)"
             values += (query.before[0], *query.before)
