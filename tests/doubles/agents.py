@@ -11,6 +11,7 @@ command, the rest its arguments (numbers may be left out); any other text is an 
     raise [K] [TEXT]     raises ValueError(TEXT) after K events
     refuse [K]           raises the SDK's ContentTypeNotSupportedError after K events
     ask                  INPUT_REQUIRED; the next message of the task completes it
+    ask-later [MS]       works MS milliseconds, then asks
     auth                 AUTH_REQUIRED; the next message of the task completes it
     auth-wait [S]        AUTH_REQUIRED with the turn still running, completes after S seconds
     reject [TEXT]        REJECTED
@@ -138,6 +139,12 @@ async def refuse(job: Job) -> None:
 
 async def ask(job: Job) -> None:
     await job.updater.requires_input(job.say("Which colour?"))
+
+
+async def ask_later(job: Job) -> None:
+    await job.updater.start_work()
+    await asyncio.sleep(job.number(0, 200) / 1000)
+    await ask(job)
 
 
 async def auth(job: Job) -> None:
@@ -280,6 +287,7 @@ COMMANDS: dict[str, Command] = {
     "raise": fail,
     "refuse": refuse,
     "ask": ask,
+    "ask-later": ask_later,
     "auth": auth,
     "auth-wait": auth_wait,
     "reject": reject,
