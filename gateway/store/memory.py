@@ -8,6 +8,7 @@ What stays of a finished task is plain tuples of numbers, text and bytes: the ga
 stops looking at those, so that its pauses do not grow with the number of tasks kept.
 """
 
+import asyncio
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,9 @@ Record = tuple[Place, str, int, int, int, bytes, int, Log]
 """A stored task: place, context_id, state, created_us, seq, snapshot, snapshot_seq, log."""
 
 ANY_CONTEXT = ""
+
+EXPIRE_STEP = 64
+"""Tasks deleted before the loop may turn to something else."""
 
 _STATES = max(TERMINAL_STATES) + 2
 """States are numbered from 0; TASK_STATE_AUTH_REQUIRED is the highest."""
@@ -294,7 +298,23 @@ class MemoryStore(Store):
     async def expire(
         self, *, before_us: int | None, keep: int | None, limit: int = 1000
     ) -> list[tuple[Scope, str]]:
-        excess = 0 if keep is None else max(0, self._finished_count - keep)
+        gone: list[tuple[Scope, str]] = []
+        while len(gone) < limit:
+            count = min(EXPIRE_STEP, limit - len(gone))
+            some = self._expire_some(before_us, keep, count)
+            gone += some
+            if len(some) < count:
+                break
+            await asyncio.sleep(0)
+        if before_us is not None:
+            self._drop_orphans(before_us, limit)
+        self._tidy()
+        return gone
+
+    def _expire_some(
+        self, before_us: int | None, keep: int | None, limit: int
+    ) -> list[tuple[Scope, str]]:
+        excess = 0 if keep is None else self._finished_count - keep
         victims = self._pop_finished(
             lambda place, taken: (before_us is not None and place[0] < before_us) or taken < excess,
             limit,
@@ -311,12 +331,9 @@ class MemoryStore(Store):
             if not room.tasks:
                 del self._rooms[room.scope], self._numbered[number]
         self._finished_count -= len(victims)
-        self._tidy()
         for name in names:
             for turn_id in tuple(self._turns_of_task.get(name, ())):
                 self._drop_turn(turn_id)
-        if before_us is not None:
-            self._drop_orphans(before_us, limit)
         return names
 
     def _pop_finished(self, is_due: Callable[[Place, int], bool], limit: int) -> list[Place]:
