@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gateway.call import VERSION, Call, Peer
+from gateway.call import PARAMETER_PREFIXES, VERSION, Call, Peer
 from transports.http.protocol import EXTENSION, Connection
 
 Headers = list[tuple[bytes, bytes]]
@@ -162,7 +162,8 @@ class MetadataNames:
         return pairs
 
     def _judge(self, key: bytes) -> str | None:
-        name = key.decode("latin-1") if key.startswith((b"a2a-", b"x-a2a-")) else None
+        text = key.decode("latin-1")
+        name = text if text.startswith(PARAMETER_PREFIXES) else None
         if len(self._known) < 1024:
             self._known[key] = name
         return name

@@ -53,7 +53,11 @@ class HttpTransport:
 
     def __init__(self, client: Any, options: Options | None = None):
         self._options = options or Options()
-        self._listener = Listener(App(client, self._options.path), self._options.bounds)
+        self._listener = Listener(
+            App(client, self._options.path),
+            self._options.bounds,
+            is_secure=self._options.tls is not None,
+        )
         self._servers: list[asyncio.Server] = []
         self._unix_paths: list[str] = []
         self.addresses: tuple[str, ...] = ()

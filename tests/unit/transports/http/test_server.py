@@ -117,7 +117,7 @@ def tls_client(authority: Authority, own: tuple[Path, Path] | None = None) -> ss
 
 
 def test_tls_and_client_certificates(tmp_path: Path) -> None:
-    """R29, R50: TLS 1.2 or later; the client's certificate reaches the core as a fact of the
+    """R29, R50: TLS 1.2 or later, HSTS; the client's certificate reaches the core as a fact of the
     peer."""
 
     async def main() -> None:
@@ -140,7 +140,9 @@ def test_tls_and_client_certificates(tmp_path: Path) -> None:
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         old.minimum_version = ssl.TLSVersion.TLSv1_2
         async with httpx.AsyncClient(verify=old, trust_env=False) as http:
-            assert (await http.get(url + "health")).status_code == 200
+            response = await http.get(url + "health")
+            assert response.status_code == 200
+            assert response.headers["strict-transport-security"] == "max-age=31536000"
         await door.stop(0)
 
     run(main())
