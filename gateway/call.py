@@ -25,6 +25,9 @@ SERVICE_PARAMETERS = frozenset(
 )
 """Metadata names that every door passes on, besides the credential names of the core's welcome."""
 
+PARAMETER_PREFIXES = ("a2a-", "x-a2a-")
+"""Names that begin so are passed on, too: extensions define parameters of their own (A2A 3.2.6)."""
+
 MAX_KEY_LENGTH = 256
 
 

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from gateway.call import EXTENSIONS, SERVICE_PARAMETERS, Call, Peer
+from gateway.call import EXTENSIONS, PARAMETER_PREFIXES, SERVICE_PARAMETERS, Call, Peer
 from gateway.errors import Failure, InvalidParamsError, UnavailableError, judge
 from gateway.pb import METHODS, SERVICE_NAME, Method, ProtoMessage
 from gateway.store import LogEvent
@@ -129,7 +129,11 @@ class NativeDoor:
         # other names are dropped: what only a door can see is believed from links alone
         names = self._names
         return Call.from_metadata(
-            [pair for pair in context.invocation_metadata() if pair[0] in names],
+            [
+                (name, value)
+                for name, value in context.invocation_metadata()
+                if name in names or (name.startswith(PARAMETER_PREFIXES) and type(value) is str)
+            ],
             door=DOOR,
             peer=Peer(address=context.peer()),
             timeout=context.time_remaining(),

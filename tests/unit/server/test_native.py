@@ -165,12 +165,12 @@ def test_drops_what_only_a_door_may_say() -> None:
         forged = {
             "x-forwarded-for": "10.0.0.1",
             "peer-uid": "0",
-            "a2a-peer": "x",
+            "a2a-note": "of an extension",
             "traceparent": "00-1",
         }
         await client.unary("SendMessage", make_send(), make_call(metadata=forged))
         [(call, _)] = runtime.sent
-        assert set(call.metadata) == {"a2a-version", "traceparent"}
+        assert set(call.metadata) == {"a2a-version", "a2a-note", "traceparent"}
         assert call.peer.uid is None
 
     with_client(test)
