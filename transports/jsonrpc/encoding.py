@@ -153,7 +153,10 @@ def encode_value(value: Any) -> Any:
 
 def _encode_number(number: float) -> int | float:
     if number.is_integer():
-        return int(number) if -_LARGEST_WHOLE < number < _LARGEST_WHOLE else number
+        if not -_LARGEST_WHOLE < number < _LARGEST_WHOLE:
+            return number
+        # an int has no negative zero
+        return int(number) or (0 if math.copysign(1.0, number) > 0 else number)
     if not math.isfinite(number):
         raise InvalidAgentResponseError("JSON has no way to write the number NaN or Infinity")
     return number

@@ -353,6 +353,8 @@ def test_numbers_stay_numbers() -> None:
         "h": 1e300,
     }
     assert codec.to_json(Value(number_value=1)) == b"1"
+    assert codec.to_json(Value(number_value=0)) == b"0"
+    assert codec.to_json(Value(number_value=-0.0)) == b"-0.0"
     assert codec.to_json(Value(number_value=2**53)) == b"9007199254740992"
 
 
