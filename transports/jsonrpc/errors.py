@@ -7,7 +7,7 @@ Renders `gateway.errors.Failure` and decides nothing: codes and reasons come fro
 import re
 from typing import Any
 
-from gateway.errors import BY_REASON, TABLE, Failure, Row
+from gateway.errors import BY_REASON, MAX_MESSAGE_LENGTH, TABLE, Failure, Row
 
 _TYPE = "type.googleapis.com/google.rpc."
 
@@ -33,8 +33,11 @@ def message_text(failure: Failure, *, standard: bool = True) -> str:
     """The failure's message, fields in JSON's spelling; for JSON-RPC's own codes after their
     standard text, where that is wanted."""
     text = failure.message
-    if failure.violations:
-        text = "; ".join(f"{json_path(name)}: {reason}" for name, reason in failure.violations[:16])
+    for name, _ in failure.violations:
+        # the text was cut to its limit before, so that it is the same at each door
+        text = text.replace(name, json_path(name)) if "_" in name else text
+        if len(text) > MAX_MESSAGE_LENGTH:
+            text = text[: MAX_MESSAGE_LENGTH - 1] + "…"
     first = STANDARD_TEXTS.get(failure.row.jsonrpc, "") if standard else ""
     if not text.startswith(first):
         text = f"{first}: {text}"
