@@ -65,8 +65,8 @@ class CoreClient:
         options: LinkOptions | None = None,
         on_ping: Callable[[float], None] | None = None,
     ):
-        self.card = Card()
-        """The public card; empty before the first link."""
+        self.card: Card | None = None
+        """The public card; None before the first link."""
         self.limits = Limits()
         self.credential_names: tuple[str, ...] = ()
         self.options = options or LinkOptions()

@@ -239,6 +239,8 @@ class CoreStream(Pending, AsyncIterator[list[tuple[int, bytes]]]):
         if not self._cursor:
             # without a sequence number there is no place to go on from
             self._can_repeat = False
+        if not self._can_repeat:
+            self._request = b""
         return items
 
     async def _open(self) -> None:
@@ -252,8 +254,6 @@ class CoreStream(Pending, AsyncIterator[list[tuple[int, bytes]]]):
         self._link = link
         self._outcome = None
         self._opened = loop.time()
-        if not self._can_repeat:
-            self._request = b""
         if self._timer is None and (remaining := self._call.remaining()) is not None:
             slack = self._client.options.answer_slack
             self._timer = loop.call_later(remaining + slack, self._expire)
@@ -261,8 +261,8 @@ class CoreStream(Pending, AsyncIterator[list[tuple[int, bytes]]]):
     def _check_repeat(self, lost: LostError) -> None:
         if asyncio.get_running_loop().time() - self._opened > SETTLED_SECONDS:
             self._repeats = 0
-        is_unsent = lost.is_unsent and bool(self._request)
-        if self._client.is_stopping or not (is_unsent or self._can_repeat) or self._repeats:
+        may_repeat = lost.is_unsent or self._can_repeat
+        if self._client.is_stopping or not may_repeat or self._repeats:
             self._close()
             raise lost_failure(self._method, lost, is_started=self.is_started)
         self._repeats += 1

@@ -118,9 +118,9 @@ class CoreLink:
             self._leave("the link was closed")
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
-            self._stream.cancel()
             self.end.lost()
+            self._stream.cancel()
+            await asyncio.wait(tasks)
             await self._channel.close()
 
     def close(self, reason: str) -> None:
@@ -152,6 +152,7 @@ class CoreLink:
 
     async def _write(self) -> None:
         out = self.end.out
+        batch = b""
         try:
             while True:
                 if batch := out.take():
@@ -164,6 +165,10 @@ class CoreLink:
             if _is_cancelled():
                 raise
             self.close("cancelled by the core")
+        except asyncio.InvalidStateError:
+            # the stream had ended before this write began
+            out.put_back(batch)
+            self.close("the stream has ended")
         except Exception as error:
             self.close(f"cannot write: {_words(error)}")
 

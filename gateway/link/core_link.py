@@ -148,8 +148,9 @@ class CoreLink:
                 self._stop_task(entry)
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
             self._gone.set()
+            # nothing after this: gRPC may cancel this task, too
+            await asyncio.wait(tasks)
 
     async def close(self) -> None:
         """End the link once what is ready has been written, or after a second."""

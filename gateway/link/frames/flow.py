@@ -215,10 +215,14 @@ class Outgoing:
             flow.on_room()
         return chunk
 
+    def put_back(self, batch: bytes) -> None:
+        """A batch that was taken and surely did not leave, on a link that is over."""
+        self._singles.appendleft(batch)
+
     def unsent_calls(self) -> set[int]:
-        """Ids of the calls whose `open` frame has not been taken: the other end cannot know
-        them. Slow; for a link that broke."""
-        frames = (link_pb2.Batch.FromString(chunk).frames[0] for chunk in self._singles)
+        """Ids of the calls whose `open` frame has not left: the other end cannot know them.
+        Slow; for a link that is over."""
+        frames = link_pb2.Batch.FromString(b"".join(self._singles)).frames
         return {frame.call for frame in frames if frame.WhichOneof("kind") == "open"}
 
 
@@ -309,9 +313,10 @@ class Inbox:
     def take(self) -> list[tuple[int, bytes]]:
         """All whole messages (sequence number, payload), maybe none."""
         items, self._items = self._items, []
-        self._taken_bytes += self._whole_bytes
-        self._whole_bytes = 0
-        self._waits = False
+        if items:
+            self._taken_bytes += self._whole_bytes
+            self._whole_bytes = 0
+            self._waits = False
         return items
 
     def release(self) -> None:

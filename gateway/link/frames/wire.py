@@ -54,10 +54,10 @@ class LinkRefusedError(LinkError):
 class Card(NamedTuple):
     """The public agent card as the core built it."""
 
-    revision: int = 0
-    agent_card: bytes = b""
-    """Serialized `AgentCard`; empty before the first link."""
-    modified: float = 0.0
+    revision: int
+    agent_card: bytes
+    """Serialized `AgentCard`."""
+    modified: float
     """Seconds since the epoch at which this content came up."""
 
 
@@ -150,23 +150,19 @@ def encode_open(
     batch, frame = call_frame(call_id)
     start = frame.open
     start.method = method
-    metadata = _request_metadata(call, cursor)
-    flat = _flat(metadata)
-    start.metadata.extend(flat)
-    if (used := sum(map(len, flat))) > METADATA_BYTES // 4:
-        # characters of at most four bytes: only now is it worth measuring
-        used = start.ByteSize()
-        if used > METADATA_BYTES:
-            raise MetadataSizeError(
-                f"the call's metadata has {used} bytes; at most {METADATA_BYTES} are taken"
-            )
+    start.metadata.extend(_flat(_request_metadata(call, cursor)))
     remaining = call.remaining()
     if remaining is not None:
         start.timeout_ms = max(1, round(remaining * 1000))
     if call.door != door:
         start.door = call.door
     _set_peer(start, call.peer)
-    is_cut = len(request) > PIECE_BYTES - METADATA_BYTES
+    used = start.ByteSize()
+    if used > METADATA_BYTES:
+        raise MetadataSizeError(
+            f"the call's metadata has {used} bytes; at most {METADATA_BYTES} are taken"
+        )
+    is_cut = len(request) > PIECE_BYTES - used
     if is_cut:
         start.request_bytes = len(request)
     else:
