@@ -1,34 +1,39 @@
 """Logs of every process: lines on stderr, as text or as JSON, with call and task ids.
 
-A line that the level leaves out costs one comparison. Ids travel in a context variable, so that
+A line that the level leaves out costs one comparison. Ids travel in context variables, so that
 whoever logs need not know them. Secrets are taken out when a line is written: those that are
 registered, and whatever follows `Bearer` or `Basic`.
 """
 
 import contextvars
+import itertools
 import json
 import logging
 import re
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 _CREDENTIALS = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/=]{4,}", re.IGNORECASE)
 _LEAST_SECRET = 4
 """Shorter secrets are not looked for: they would blank out half of the words of every line."""
 
 
-class Ids(NamedTuple):
-    """What a line belongs to; empty where it belongs to none."""
+call: contextvars.ContextVar[int] = contextvars.ContextVar("call", default=0)
+"""The number of the call that this context serves, counted from the start of the process; 0: none."""
+task: contextvars.ContextVar[str] = contextvars.ContextVar("task", default="")
+"""The id of the task whose turn runs in this context; empty: none."""
+_calls = itertools.count(1)
 
-    call: str = ""
-    task: str = ""
+
+def begin_call() -> None:
+    """Give the current context the next call number."""
+    call.set(next(_calls))
 
 
-_NO_IDS = Ids()
-ids: contextvars.ContextVar[Ids] = contextvars.ContextVar("ids", default=_NO_IDS)
-"""Set by whoever starts a call or a turn, in the context that it runs in."""
+def _ids() -> dict[str, int | str]:
+    return {name: value for name, value in (("call", call.get()), ("task", task.get())) if value}
 
 
 class _Redaction:
@@ -71,9 +76,8 @@ class TextFormatter(logging.Formatter):
             f"{_stamp(record.created)} {record.levelname} {self._process}[{record.process}] "
             f"{record.name}: {message}"
         )
-        for name, value in zip(Ids._fields, ids.get(), strict=True):
-            if value:
-                line += f" {name}={value}"
+        for name, value in _ids().items():
+            line += f" {name}={value}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return _redaction.apply(line)
@@ -96,7 +100,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {name: value for name, value in ids.get()._asdict().items() if value}
+        entry |= _ids()
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return _redaction.apply(json.dumps(entry, ensure_ascii=False, default=str))

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from gateway import logs
 from gateway.agents import Agent
 from gateway.errors import A2AError, InvalidAgentResponseError, UnavailableError, judge
 from gateway.pb import Task, TaskState
@@ -51,6 +52,7 @@ class Runner:
         turn.run_task = asyncio.create_task(self._run(turn))
 
     async def _run(self, turn: LiveTurn) -> None:
+        logs.task.set(turn.task_id)
         try:
             await self._agent.run(turn)
         except asyncio.CancelledError:

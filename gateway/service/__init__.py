@@ -5,11 +5,13 @@ fields, check what the card offers, call the runtime. Knows no wire; raises exce
 put through `errors.judge`.
 """
 
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gateway import logs
 from gateway.access import ANONYMOUS, Access
 from gateway.call import Call
 from gateway.card import Card, Revision
@@ -47,6 +49,8 @@ from gateway.service.validation import (
     check_tenant,
 )
 from gateway.store import LogEvent
+
+logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 16 << 20
 
@@ -118,6 +122,7 @@ class Service:
     ) -> ProtoMessage:
         """Run a unary operation. `raw` is the serialized request, where the door has it at hand.
         The answer is the caller's own; `call.activated` is set before it comes."""
+        logs.begin_call()
         started = time.perf_counter()
         code = "OK"
         running: Running | None = None
@@ -140,6 +145,7 @@ class Service:
     ) -> AsyncGenerator[Batch, None]:
         """Run a streaming operation: non-empty batches of events with their sequence numbers.
         Whoever stops early closes the generator; that never touches the task."""
+        logs.begin_call()
         started = time.perf_counter()
         code = "OK"
         running: Running | None = None
@@ -294,9 +300,11 @@ class Service:
     ) -> None:
         if running is not None:
             self.running.finish(running)
+        name = method if method in METHODS else "unknown"
+        seconds = time.perf_counter() - started
         if self._observe is not None:
-            name = method if method in METHODS else "unknown"
-            self._observe(call.door, name, code, time.perf_counter() - started)
+            self._observe(call.door, name, code, seconds)
+        logger.debug("%s by %s: %s after %.1f ms", name, call.door, code, seconds * 1000)
 
 
 _NO_PUSH = "This agent sends no push notifications, as its card says; subscribe or poll instead"

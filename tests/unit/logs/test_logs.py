@@ -1,5 +1,6 @@
 """Lines of the log: their form, their ids, and what must not be in them."""
 
+import contextvars
 import json
 import logging
 from collections.abc import Iterator
@@ -27,19 +28,26 @@ def written(capsys: pytest.CaptureFixture[str], form: str, text: str, *values: o
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     """Time in UTC, level, process, logger, text, ids."""
-    token = logs.ids.set(logs.Ids(call="c1", task="t1"))
-    line = written(capsys, "text", "hello %s", "you")
-    logs.ids.reset(token)
-    assert line.endswith(" some.module: hello you call=c1 task=t1\n")
+
+    def inside() -> str:
+        logs.call.set(7)
+        logs.task.set("t1")
+        return written(capsys, "text", "hello %s", "you")
+
+    line = contextvars.copy_context().run(inside)
+    assert line.endswith(" some.module: hello you call=7 task=t1\n")
     assert " INFO core[" in line
     assert line[10] == "T"
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """One object a line, whatever is in the text."""
-    token = logs.ids.set(logs.Ids(task="t1"))
-    line = written(capsys, "json", 'first\nsecond "%s"', "ü")
-    logs.ids.reset(token)
+
+    def inside() -> str:
+        logs.task.set("t1")
+        return written(capsys, "json", 'first\nsecond "%s"', "ü")
+
+    line = contextvars.copy_context().run(inside)
     entry = json.loads(line)
     assert line.count("\n") == 1
     assert entry["message"] == 'first\nsecond "ü"'
@@ -79,3 +87,15 @@ def test_level(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().err
     assert "yes" in out
     assert "no" not in out.replace("warning", "")
+
+
+def test_each_call_has_its_number() -> None:
+    """Two contexts, two numbers."""
+
+    def inside() -> int:
+        logs.begin_call()
+        return logs.call.get()
+
+    first, second = (contextvars.copy_context().run(inside) for _ in range(2))
+    assert 0 < first < second
+    assert logs.call.get() == 0
