@@ -9,7 +9,7 @@ from gateway.errors import TaskNotCancelableError, TaskNotFoundError
 from gateway.pb import Task, TaskState
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, echo, status
-from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
+from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say, until
 
 CANCELED = TaskState.TASK_STATE_CANCELED
 
@@ -167,8 +167,7 @@ def test_a_turn_that_waits_for_its_place_can_be_canceled() -> None:
             await runtime.send(call(), say("hold"))
             await gate.reached.wait()
             await runtime.send(call(), say("later", task_id=sent.task_id))
-            while runtime.waiting_turns < 1:
-                await asyncio.sleep(0)
+            await until(lambda: runtime.waiting_turns == 1)
             assert (await runtime.cancel(call(), sent.task_id)).status.state == CANCELED
             assert runtime.waiting_turns == 0
             gate.opened.set()

@@ -15,7 +15,7 @@ from gateway.store.sqlite import SqliteStore
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, chunk, echo, status
 from tests.doubles.store import FaultyStore
-from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
+from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say, until
 
 
 def _is_terminal(write: Write) -> bool:
@@ -49,8 +49,7 @@ def test_the_record_of_a_turn_is_stored_before_its_agent_starts() -> None:
         async with running(agent, store) as runtime:
             store.pause()
             sent = await runtime.send(call(), say())
-            while not store.commits_waiting:
-                await asyncio.sleep(0)
+            await until(lambda: store.commits_waiting > 0)
             assert not agent.turns
             store.go_on()
             await sent.outcome(True)

@@ -12,7 +12,7 @@ from gateway.store.memory import MemoryStore
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, chunk, echo, status
 from tests.doubles.store import FaultyStore
-from tests.unit.runtime.world import call, collect, running, say
+from tests.unit.runtime.world import call, collect, running, say, until
 
 
 def test_a_repeat_gives_the_first_outcome_and_runs_nothing() -> None:
@@ -119,15 +119,13 @@ def test_a_send_that_failed_may_be_tried_again() -> None:
             with pytest.raises(ValueError, match="first"):
                 await (await runtime.send(call("k"), say())).outcome(True)
             await runtime.journal.flush()
-            while len(runtime.keys):
-                await asyncio.sleep(0)
+            await until(lambda: not runtime.keys)
             task = (await (await runtime.send(call("k"), say())).outcome(True)).task
             assert task.status.state == TaskState.TASK_STATE_COMPLETED
             store.fail_next(1, error=StoreError("full"))
             with pytest.raises(Exception, match="could not be stored"):
                 await (await runtime.send(call("k2"), say())).outcome(True)
-            while len(runtime.keys):
-                await asyncio.sleep(0)
+            await until(lambda: not runtime.keys)
             await (await runtime.send(call("k2"), say())).outcome(True)
 
     run(main())

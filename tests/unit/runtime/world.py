@@ -1,6 +1,7 @@
 """A runtime with its parts, for the tests of this folder."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,6 +43,12 @@ def say(text: str = "hi", task_id: str = "", context_id: str = "", mid: str = "m
 def parse(events: list[LogEvent]) -> list[StreamResponse]:
     """The payloads."""
     return [StreamResponse.FromString(event.payload) for event in events]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so that no event tells of; `run` bounds it."""
+    while not is_so():  # noqa: ASYNC110  no event tells
+        await asyncio.sleep(0)
 
 
 async def collect(stream: AsyncIterator[list[LogEvent]]) -> list[LogEvent]:

@@ -1,0 +1,137 @@
+"""What becomes of a turn whose agent fails or breaks the rules (GR03, GR07, PR01, SS03, ST03)."""
+
+import pytest
+
+from gateway.agents import Turn
+from gateway.errors import (
+    ContentTypeNotSupportedError,
+    InvalidAgentResponseError,
+    TaskNotFoundError,
+)
+from gateway.pb import Task, TaskState
+from tests.conftest import run
+from tests.doubles.scripted import ScriptedAgent, chunk, status
+from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
+
+
+def test_an_agent_that_raises_before_any_event_gives_an_error_and_no_task() -> None:
+    """GR03: neutral text; an A2A error keeps its own."""
+
+    async def fail(turn: Turn) -> None:
+        raise ValueError("secret-123")
+
+    async def refuse(turn: Turn) -> None:
+        raise ContentTypeNotSupportedError("only text")
+
+    async def main() -> None:
+        async with running(ScriptedAgent(fail)) as runtime:
+            sent = await runtime.send(call(), say())
+            with pytest.raises(ValueError, match="secret"):
+                await sent.outcome(True)
+            with pytest.raises(ValueError, match="secret"):
+                await collect((await runtime.send(call(), say())).events())
+            with pytest.raises(TaskNotFoundError):
+                await runtime.task(SCOPE, sent.task_id)
+        async with running(ScriptedAgent(refuse)) as runtime:
+            with pytest.raises(ContentTypeNotSupportedError):
+                await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_an_agent_that_raises_later_fails_its_task_without_its_text() -> None:
+    """SS03, S176, D30."""
+
+    async def fail(turn: Turn) -> None:
+        await turn.emit(chunk("one"))
+        await turn.emit(chunk("two"))
+        raise ValueError("secret-123")
+
+    async def main() -> None:
+        async with running(ScriptedAgent(fail)) as runtime:
+            events = parse(await collect((await runtime.send(call(), say())).events()))
+            last = events[-1].status_update.status
+            assert last.state == TaskState.TASK_STATE_FAILED
+            assert "secret" not in str(events)
+            assert "reference" in last.message.parts[0].text
+
+    run(main())
+
+
+def test_an_agent_that_ends_without_finishing_fails_its_task() -> None:
+    """PR01: no task is WORKING without a runner."""
+
+    async def half(turn: Turn) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+
+    async def none(turn: Turn) -> None:
+        return
+
+    async def main() -> None:
+        async with running(ScriptedAgent(half)) as runtime:
+            task = (await (await runtime.send(call(), say())).outcome(True)).task
+            assert task.status.state == TaskState.TASK_STATE_FAILED
+        async with running(ScriptedAgent(none)) as runtime:
+            with pytest.raises(InvalidAgentResponseError):
+                await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_events_after_the_end_change_nothing() -> None:
+    """ST03, D28, S100."""
+
+    async def late(turn: Turn) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        await turn.emit(status(TaskState.TASK_STATE_FAILED))
+        await turn.emit(chunk("late"))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(late)) as runtime:
+            sent = await runtime.send(call(), say())
+            events = await collect(sent.events())
+            assert [e.seq for e in events] == [1, 2]
+            task = await runtime.task(SCOPE, sent.task_id)
+            assert task.status.state == TaskState.TASK_STATE_COMPLETED
+            assert not task.artifacts
+
+    run(main())
+
+
+def test_events_that_do_not_fit_are_the_agents_fault() -> None:
+    """R17 and the ids of events."""
+    wrong = [
+        Task(id="other"),
+        chunk("x", artifact_id=""),
+        status(TaskState.TASK_STATE_UNSPECIFIED),
+        "text",
+    ]
+
+    async def main() -> None:
+        for event in wrong:
+
+            async def emit(turn: Turn, event: object = event) -> None:
+                await turn.emit(event)  # type: ignore[arg-type]
+
+            async with running(ScriptedAgent(emit)) as runtime:
+                with pytest.raises(InvalidAgentResponseError):
+                    await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_an_event_over_the_limit_fails_the_task_in_words() -> None:
+    """GR07."""
+
+    async def big(turn: Turn) -> None:
+        await turn.emit(chunk("small"))
+        await turn.emit(chunk("x" * 2000))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(big), event_bytes=1000) as runtime:
+            task = (await (await runtime.send(call(), say())).outcome(True)).task
+            assert task.status.state == TaskState.TASK_STATE_FAILED
+            assert "limit is 1000" in task.status.message.parts[0].text
+
+    run(main())
