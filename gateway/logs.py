@@ -21,7 +21,7 @@ _LEAST_SECRET = 4
 
 
 call: contextvars.ContextVar[int] = contextvars.ContextVar("call", default=0)
-"""The number of the call that this context serves, counted from the start of the process; 0: none."""
+"""The number of the call that this context serves, from 1 in each process; 0: none."""
 task: contextvars.ContextVar[str] = contextvars.ContextVar("task", default="")
 """The id of the task whose turn runs in this context; empty: none."""
 _calls = itertools.count(1)
@@ -30,6 +30,12 @@ _calls = itertools.count(1)
 def begin_call() -> None:
     """Give the current context the next call number."""
     call.set(next(_calls))
+
+
+def begin_turn(task_id: str) -> None:
+    """The current context runs a turn of this task, whichever call it was copied from."""
+    call.set(0)
+    task.set(task_id)
 
 
 def _ids() -> dict[str, int | str]:

@@ -52,7 +52,7 @@ class Runner:
         turn.run_task = asyncio.create_task(self._run(turn))
 
     async def _run(self, turn: LiveTurn) -> None:
-        logs.task.set(turn.task_id)
+        logs.begin_turn(turn.task_id)
         try:
             await self._agent.run(turn)
         except asyncio.CancelledError:

@@ -30,8 +30,8 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     """Time in UTC, level, process, logger, text, ids."""
 
     def inside() -> str:
-        logs.call.set(7)
         logs.task.set("t1")
+        logs.call.set(7)
         return written(capsys, "text", "hello %s", "you")
 
     line = contextvars.copy_context().run(inside)
@@ -44,7 +44,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """One object a line, whatever is in the text."""
 
     def inside() -> str:
-        logs.task.set("t1")
+        logs.call.set(7)
+        logs.begin_turn("t1")
         return written(capsys, "json", 'first\nsecond "%s"', "ü")
 
     line = contextvars.copy_context().run(inside)
