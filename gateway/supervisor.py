@@ -255,9 +255,12 @@ class Supervisor:
         if child.failed_starts > MOST_FAILED_STARTS:
             self._give_up(f"{reason}; it could not start {child.failed_starts} times", EXIT_DYING)
             return
-        # the first death may be chance; what dies again and again is given time
-        longest = LONGEST_PAUSE_IF_READY if was_ready else LONGEST_PAUSE
-        pause = min(FIRST_PAUSE * 2 ** (child.deaths - 1), longest)
+        # the first death may be chance; what dies again and again is given time, more of it where
+        # it fails to start again and again: for one that did start, somebody waits
+        pause = max(
+            min(FIRST_PAUSE * 2 ** (child.deaths - 1), LONGEST_PAUSE_IF_READY),
+            min(FIRST_PAUSE * 2 ** (child.failed_starts - 1), LONGEST_PAUSE),
+        )
         child.restart_at = now + pause
         say(f"{reason}; starting it again in {pause:.1f} s")
 

@@ -5,7 +5,7 @@ call)`; failures are raised as `FailureError`. Events come as serialized `Stream
 the sequence number 0, which native gRPC does not show.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,9 +63,10 @@ class GrpcStream:
 class GrpcClient:
     """Calls A2AService at `host:port` or `unix:PATH`, without TLS."""
 
-    def __init__(self, address: str) -> None:
-        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.aio.insecure_channel(address, options=options)
+    def __init__(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> None:
+        """`options` are gRPC's channel arguments."""
+        sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        self._channel = grpc.aio.insecure_channel(address, options=[*sizes, *options])
         self._unary: dict[str, Any] = {}
         self._streams: dict[str, Any] = {}
         for method in METHODS.values():

@@ -328,11 +328,13 @@ class Runtime:
         page = await self.store.tasks(scope, query)
         tasks = []
         for row in page.rows:
-            if (scope, row.id) in self._live:
-                tasks.append(await self.task(scope, row.id))
-            else:
+            live = self._live.get((scope, row.id))
+            if live is None or live.head is None:
                 assert row.snapshot is not None
                 tasks.append(Task.FromString(row.snapshot))
+            else:
+                # also where the store is ahead of what this loop has heard of it
+                tasks.append((await live.snapshot())[1])
         return tasks, page.has_more, page.total
 
     async def subscribe(

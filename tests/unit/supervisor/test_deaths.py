@@ -80,6 +80,18 @@ def test_a_long_life_forgives(clock: Clock, core: Child, running: Supervisor) ->
     assert core.failed_starts == 0
 
 
+def test_one_failed_start_costs_no_more_than_a_death(
+    clock: Clock, core: Child, running: Supervisor
+) -> None:
+    """SH07: a process killed while it starts, after others that did start, is back soon."""
+    for report in (*[{}] * 8, None):
+        core.started_at = clock.now
+        core.report = report
+        running._restart_later(core, -9)
+    assert core.restart_at is not None
+    assert core.restart_at - clock.now <= LONGEST_PAUSE_IF_READY
+
+
 def test_never_gives_up_on_what_did_start(clock: Clock, core: Child, running: Supervisor) -> None:
     """A process that is killed again and again from outside comes back, soon, each time."""
     for _ in range(5 * MOST_FAILED_STARTS):
