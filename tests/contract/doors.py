@@ -26,6 +26,8 @@ class Places(NamedTuple):
     grpc: str
     link: str
     secret: str
+    metrics: Mapping[str, str]
+    """URL of the metrics of each process."""
 
 
 class Reply(NamedTuple):

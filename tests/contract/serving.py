@@ -21,4 +21,5 @@ def serving(folder: Path, config: Mapping[str, Any] | None = None) -> Iterator[P
     link = f"unix:{folder}/link/core.sock"
     own = {"link": {"address": link, "secret": SECRET}}
     with gateway(AGENT, folder, {**own, **(config or {})}) as server:
-        yield Places(server.addresses.http, server.addresses.grpc, link, SECRET)
+        at = server.addresses
+        yield Places(at.http, at.grpc, link, SECRET, at.metrics)
