@@ -20,19 +20,11 @@ from gateway.agents.loader import proposed_card
 from gateway.agents.watchdog import Watchdog, install
 from gateway.card import Card, CardError, CardOptions
 from gateway.config import Address, Config
+from gateway.family import EXIT_ADDRESS, EXIT_AGENT, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
 from gateway.link.server import LinkLimits, LinkServer
 from gateway.metrics import Metrics
 from gateway.pb import TaskState
-from gateway.process import (
-    EXIT_ADDRESS,
-    EXIT_AGENT,
-    EXIT_FAILED,
-    EXIT_STATE,
-    EXIT_USAGE,
-    Channel,
-    StartError,
-    cannot_listen,
-)
+from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
 from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions

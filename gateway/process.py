@@ -21,18 +21,10 @@ from typing import Any, Protocol
 
 from gateway import logs
 from gateway.config import Config, from_wire
+from gateway.family import CHANNEL_VARIABLE, EXIT_ADDRESS, EXIT_FAILED
 from gateway.metrics import Exposition, Metrics
 
 logger = logging.getLogger(__name__)
-
-CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_AGENT = 3
-EXIT_ADDRESS = 4
-EXIT_STATE = 5
-EXIT_DYING = 6
 
 HURRY_GRACE = 0.0
 LAST_LIMIT = 5.0

@@ -19,10 +19,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, NoReturn
 
-EXIT_FAILED = 1
-EXIT_DYING = 6
+from gateway.family import CHANNEL_VARIABLE, EXIT_DYING, EXIT_FAILED
 
-CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
 READY_LIMIT = 60.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0

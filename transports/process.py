@@ -14,17 +14,11 @@ from typing import Any
 from gateway.call import Call
 from gateway.config import Config, HttpDoor
 from gateway.errors import FailureError
+from gateway.family import EXIT_ADDRESS, EXIT_FAILED, EXIT_USAGE
 from gateway.link.frames import LinkError
 from gateway.metrics import Metrics
 from gateway.pb import ProtoMessage
-from gateway.process import (
-    EXIT_ADDRESS,
-    EXIT_FAILED,
-    EXIT_USAGE,
-    Channel,
-    StartError,
-    cannot_listen,
-)
+from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from transports import transport
 from transports.core import Answer, CoreClient

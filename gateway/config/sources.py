@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gateway.family import CHANNEL_VARIABLE
+
 PREFIX = "A2A_GATEWAY_"
 FILE_VARIABLE = "A2A_GATEWAY_CONFIG"
-CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
 
 # Kubernetes sets these for a Service that is called a2a-gateway; they are not meant for us
 _SERVICE_LINK = re.compile(

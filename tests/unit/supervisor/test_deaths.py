@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway import supervisor
+from gateway.family import EXIT_DYING
 from gateway.supervisor import (
-    EXIT_DYING,
     FIRST_PAUSE,
     LONGEST_PAUSE,
     LONGEST_PAUSE_IF_READY,

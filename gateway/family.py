@@ -1,0 +1,13 @@
+"""What the processes of one gateway agree on before any of them has a configuration. Imports
+nothing: the supervisor and the command line stay light."""
+
+CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
+"""Names the descriptor of a child's channel to its supervisor."""
+
+# Exit codes, of `serve` and of each process; docs/configuration.md and --help list them.
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_AGENT = 3
+EXIT_ADDRESS = 4
+EXIT_STATE = 5
+EXIT_DYING = 6
