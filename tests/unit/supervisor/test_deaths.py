@@ -84,7 +84,8 @@ def test_one_failed_start_costs_no_more_than_a_death(
     clock: Clock, core: Child, running: Supervisor
 ) -> None:
     """SH07: a process killed while it starts, after others that did start, is back soon."""
-    for report in (*[{}] * 8, None):
+    reports: list[dict[str, Any] | None] = [*[{}] * 8, None]
+    for report in reports:
         core.started_at = clock.now
         core.report = report
         running._restart_later(core, -9)
