@@ -222,6 +222,8 @@ class Connection(HttpToolsProtocol):
         if self._phase == _HEAD and (b"pgrade" in data or b"PGRADE" in data):
             data = _without_upgrade(data)
         super().data_received(data)
+        if self.transport.is_closing():
+            return
         if self._is_upgrade:
             self._refuse(400, "Protocol upgrades are not supported; send the request without one")
         elif self._phase == _HEAD and self._bytes > self.bounds.head_bytes:
@@ -262,9 +264,9 @@ class Connection(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
-        self._enter(_BODY)
         self._is_upgrade = self.parser.should_upgrade()
         super().on_headers_complete()
+        self._enter(_BODY)
 
     def on_message_complete(self) -> None:
         self._enter(_IDLE if self.cycle.response_complete else _ANSWER)
@@ -342,11 +344,16 @@ class Connection(HttpToolsProtocol):
             self.transport.write(_COMMENT_CHUNK)
             self.wrote_at = now
 
+    def send_400_response(self, msg: str) -> None:
+        """What came is not HTTP."""
+        self._refuse(400, msg)
+
     def _refuse(self, status: int, reason: str) -> None:
         """Answer by the wire itself, before or instead of the application, and close."""
         is_answered = self._phase == _BODY and self.cycle.response_started
-        if is_answered or self._is_pipelined():
-            self.abort()  # an answer is out or under way; a second one would be taken for it
+        is_under_way = self._task is not None and self._running.response_started
+        if is_answered or is_under_way or self._is_pipelined():
+            self.abort()  # a second answer would be taken for a part of the first
             return
         body = b'{"error":"' + reason.encode() + b'"}'
         self.transport.write(

@@ -200,7 +200,7 @@ def _map_setter(field: Any) -> Setter:
             for key, item in value.items():
                 put(target, key, item)
         except Refusal as refusal:
-            refusal.path.append(f"[{key}]")
+            refusal.path.append(f"[{key!a}]")
             raise
         except UnicodeEncodeError:
             raise Refusal(_SURROGATE, f"[{key!a}]") from None

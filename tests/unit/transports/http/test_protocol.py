@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.conftest import run
 from tests.doubles.core import FakeCore
-from tests.unit.transports.http.serving import Wire, echo, served
+from tests.unit.transports.http.serving import Wire, chunk, echo, served
 from transports.http.protocol import Bounds
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}'
@@ -147,7 +148,13 @@ def test_connections_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x00\x01\r\n\r\n", b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03"],
+    [
+        b"\x00\x01\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03",
+        b"CONNECT x:80 HTTP/1.1\r\n\r\n",
+    ],
 )
 def test_what_is_not_http(data: bytes) -> None:
     """A clean 400 and a close, no traceback."""
@@ -262,5 +269,26 @@ def test_the_date_is_sent() -> None:
             response = await door.http.get("/health")
             assert response.headers["date"].endswith("GMT")
             assert "server" not in response.headers
+
+    run(main())
+
+
+def test_garbage_behind_a_stream() -> None:
+    """Nothing but events is written into a stream: the connection is dropped."""
+
+    async def stream(method: str, request: Any, call: Any) -> Any:
+        yield [chunk(1)]
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with served(FakeCore(echo, stream)) as door:
+            wire = await door.wire()
+            wire.post(CALL.replace(b"GetTask", b"SubscribeToTask"))
+            await wire.reader.readuntil(b"}\n\n")
+            wire.writer.write(b"\x00\x01\x02\r\n\r\n")
+            await door.core.closed.wait()
+            with suppress(ConnectionError):
+                assert b"400" not in await wire.reader.read()
+            await wire.close()
 
     run(main())
