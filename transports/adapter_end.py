@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.call import Call
-from gateway.errors import InvalidParamsError, ResourceExhaustedError
+from gateway.errors import A2AError, InvalidParamsError, ResourceExhaustedError
 from gateway.link.frames import (
     Card,
     Flow,
@@ -13,6 +13,7 @@ from gateway.link.frames import (
     Limits,
     LinkProtocolError,
     LinkRefusedError,
+    MessageSizeError,
     MetadataSizeError,
     Outgoing,
     encode_cancel,
@@ -45,6 +46,9 @@ class Pending:
 
     def on_end(self, end: link_pb2.End) -> None:
         """The call has ended at the core."""
+
+    def on_error(self, error: A2AError) -> None:
+        """The call was given up on this side."""
 
     def on_lost(self, is_unsent: bool) -> None:
         """The link has ended. `is_unsent`: the core cannot know the call."""
@@ -190,7 +194,13 @@ class AdapterEnd:
         if inbox is None:
             # of a unary call, or the first of a stream: the reader is there
             inbox = pending.inbox = Inbox(self._window, self._response_bytes, waits=True)
-        if inbox.feed(events):
+        try:
+            is_whole = inbox.feed(events)
+        except MessageSizeError as error:
+            self.cancel(pending)
+            pending.on_error(ResourceExhaustedError(f"The answer cannot be taken: {error}", None))
+            return
+        if is_whole:
             pending.on_messages()
         else:
             self._pay(pending)

@@ -165,7 +165,7 @@ class CoreClient:
         for attempt in range(ATTEMPTS):
             link = self._link
             if link is None or link.is_leaving:
-                link = await self.wait_link(call)
+                link = await self.wait_link(call, self.options.wait_timeout)
             pending = UnaryCall(loop)
             try:
                 response, metadata = await self._run_unary(link, pending, method, data, call)
@@ -203,7 +203,7 @@ class CoreClient:
 
     def _expire(self, link: CoreLink, pending: UnaryCall) -> None:
         link.end.cancel(pending)
-        pending.fail(DeadlineExceededError())
+        pending.on_error(DeadlineExceededError())
 
     def stream(self, method: str, request: ProtoMessage, call: Call) -> CoreStream:
         """A streaming operation: an async iterator of non-empty lists of (sequence number,
@@ -213,13 +213,15 @@ class CoreClient:
 
     # The link
 
-    async def wait_link(self, call: Call) -> CoreLink:
-        """The link that takes new calls; waits `wait_timeout` for one at most, and never past
+    async def wait_link(self, call: Call, timeout: float) -> CoreLink:
+        """The link that takes new calls; waits `timeout` seconds for one at most, and never past
         the call's deadline. Raises `FailureError`."""
+        link = self._link
+        if link is not None and not link.is_leaving:
+            return link
         if self._waiting >= self.limits.calls:
             raise failure(ResourceExhaustedError())
         remaining = call.remaining()
-        timeout = self.options.wait_timeout
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout if remaining is None else min(timeout, remaining)):
@@ -267,6 +269,10 @@ class CoreClient:
                     raise
             except LinkError as error:
                 self._complain(str(error))
+            except Exception as error:
+                # whatever it was, doors without a core help nobody
+                logger.exception("cannot link to the core")
+                self._last_complaint = f"cannot link to the core: {type(error).__name__}"
             else:
                 self._use(link)
                 reason = await link.left

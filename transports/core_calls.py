@@ -37,8 +37,11 @@ READS = frozenset(
 )
 SENDS = frozenset({"SendMessage", "SendStreamingMessage"})
 
+STREAM_REPEATS = 3
+"""Of a stream that has given events, each without a new one: links may break in a row. One that
+has given none is repeated once, as a unary call is: it may be what breaks the core."""
 SETTLED_SECONDS = 10.0
-"""A stream that went on for so long after a repeat may be repeated once more."""
+"""After so long on one link a repeat is forgotten."""
 
 
 class LostError(Exception):
@@ -97,8 +100,8 @@ class UnaryCall(Pending):
         """Of `Pending`."""
         self._set(LostError(is_unsent))
 
-    def fail(self, error: Exception) -> None:
-        """End it with an error of this side."""
+    def on_error(self, error: A2AError) -> None:
+        """Of `Pending`."""
         self._set(error)
 
     def _set(self, outcome: link_pb2.End | Exception) -> None:
@@ -228,6 +231,10 @@ class CoreStream(Pending, AsyncIterator[list[tuple[int, bytes]]]):
         )
         self._set(LostError(is_unsent=False) if is_cut else end)
 
+    def on_error(self, error: A2AError) -> None:
+        """Of `Pending`."""
+        self._set(error)
+
     def on_lost(self, is_unsent: bool) -> None:
         """Of `Pending`."""
         self._set(LostError(is_unsent))
@@ -244,25 +251,35 @@ class CoreStream(Pending, AsyncIterator[list[tuple[int, bytes]]]):
         return items
 
     async def _open(self) -> None:
-        link = await self._client.wait_link(self._call)
         loop = asyncio.get_running_loop()
+        options = self._client.options
+        timeout = options.resume_timeout if self.is_started else options.wait_timeout
         try:
+            link = await self._client.wait_link(self._call, timeout)
             link.end.open(self, self._method, self._request, self._call, cursor=self._cursor)
         except A2AError as error:
             self._close()
-            raise failure(error) from None
+            raise self._open_failure(error) from None
         self._link = link
         self._outcome = None
         self._opened = loop.time()
         if self._timer is None and (remaining := self._call.remaining()) is not None:
-            slack = self._client.options.answer_slack
-            self._timer = loop.call_later(remaining + slack, self._expire)
+            self._timer = loop.call_later(remaining + options.answer_slack, self._expire)
+
+    def _open_failure(self, error: A2AError) -> FailureError:
+        known = failure(error)
+        if self.is_started and known.failure.row.code == Code.UNAVAILABLE:
+            # "nothing was done" would be wrong
+            lost = LostError(is_unsent=False)
+            return lost_failure(self._method, lost, is_started=True)
+        return known
 
     def _check_repeat(self, lost: LostError) -> None:
         if asyncio.get_running_loop().time() - self._opened > SETTLED_SECONDS:
             self._repeats = 0
         may_repeat = lost.is_unsent or self._can_repeat
-        if self._client.is_stopping or not may_repeat or self._repeats:
+        limit = STREAM_REPEATS if self.is_started else 1
+        if self._client.is_stopping or not may_repeat or self._repeats >= limit:
             self._close()
             raise lost_failure(self._method, lost, is_started=self.is_started)
         self._repeats += 1

@@ -54,6 +54,8 @@ class LinkOptions:
     """Until the first link stands; None: no limit."""
     wait_timeout: float = 2.0
     """How long a call waits for a link."""
+    resume_timeout: float = 5.0
+    """How long a stream that had begun waits for the next link."""
     answer_slack: float = 1.0
     """After its deadline, a call that the core did not end is ended here."""
     min_delay: float = 0.05

@@ -13,6 +13,7 @@ from gateway.link.frames import (
     Flow,
     Inbox,
     LinkProtocolError,
+    MessageSizeError,
     Outgoing,
     encode_accept,
     encode_credit,
@@ -158,11 +159,15 @@ class CoreEnd:
         inbox, start = entry.inbox, entry.start
         if inbox is None or start is None:
             raise LinkProtocolError("a request goes on after its end")
-        if inbox.feed(events):
+        try:
+            is_whole = inbox.feed(events)
+        except MessageSizeError:
+            raise LinkProtocolError("a request is larger than announced") from None
+        if is_whole:
             [(_, request)] = inbox.take()
             self._forget_request(entry)
             if len(request) != start.request_bytes:
-                raise LinkProtocolError("a request of another size than announced")
+                raise LinkProtocolError("a request is smaller than announced")
             self._handler.on_call(entry, start, request)
         elif due := inbox.credit_due():
             self.out.put_urgent(encode_credit(call_id, due))

@@ -151,7 +151,8 @@ class LinkServer:
             logger.warning("%d calls did not end within %s s", self.open_calls, grace)
 
     def _admits(self) -> bool:
-        return self.open_calls < self.limits.calls
+        # cancelled calls count until they are gone: else opening and cancelling has no bound
+        return self.open_calls + len(self._unwinding) < self.limits.calls
 
     def _tell(self, chunk: bytes) -> None:
         for link in self._links.values():

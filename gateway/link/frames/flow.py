@@ -20,6 +20,7 @@ from gateway.link.frames.wire import (
     MISSED_PINGS,
     PIECE_BYTES,
     LinkProtocolError,
+    MessageSizeError,
     call_frame,
 )
 from gateway.pb import link_pb2
@@ -166,9 +167,7 @@ class Outgoing:
         flow.pending.clear()
         flow.pending_bytes = flow.offset = 0
         flow.tail = flow.on_tail = flow.on_room = None
-        if flow.is_queued:
-            self._turns.remove(flow)
-            flow.is_queued = False
+        # where it has a place among the turns, it loses it when it comes to it
 
     def _queue(self, flow: Flow) -> None:
         if not flow.is_queued and flow.is_ready():
@@ -178,7 +177,8 @@ class Outgoing:
 
     def has_ready(self) -> bool:
         """Whether `take` would give something."""
-        return bool(self._urgent or self._singles or self._turns)
+        is_turn = any(flow.is_ready() for flow in self._turns)
+        return bool(self._urgent or self._singles or is_turn)
 
     def take(self) -> bytes:
         """The next batch; empty where nothing is ready. May call `on_room` and `on_tail`."""
@@ -195,9 +195,13 @@ class Outgoing:
             parts.append(chunk)
         turns = self._turns
         while turns and size < self._batch_bytes:
-            chunk = self._take_turn(turns.popleft())
-            size += len(chunk)
-            parts.append(chunk)
+            flow = turns.popleft()
+            if flow.is_ready():
+                chunk = self._take_turn(flow)
+                size += len(chunk)
+                parts.append(chunk)
+            else:
+                flow.is_queued = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _take_turn(self, flow: Flow) -> bytes:
@@ -262,7 +266,8 @@ class Inbox:
         self._waits = waits
 
     def feed(self, events: link_pb2.Events) -> bool:
-        """Take a frame in; whether there is something to take. Raises `LinkProtocolError`."""
+        """Take a frame in; whether there is something to take. Raises `LinkProtocolError`, and
+        `MessageSizeError`, after which the call has to be given up."""
         payloads = events.payloads
         size = sum(map(len, payloads))
         if size + self.held_bytes > self._window:
@@ -281,7 +286,7 @@ class Inbox:
             raise LinkProtocolError("a piece of a message stands alone in its frame")
         self._joined_bytes += size
         if self._joined_bytes > self._max_bytes:
-            raise LinkProtocolError(f"a message of more than {self._max_bytes} bytes")
+            raise MessageSizeError(f"a message of more than {self._max_bytes} bytes")
         self._parts.append(events.payloads[0])
         self._part_bytes += size
         if not events.more:

@@ -51,6 +51,10 @@ class LinkRefusedError(LinkError):
         self.can_retry = can_retry
 
 
+class MessageSizeError(Exception):
+    """A message of one call is larger than its receiver takes; the link goes on."""
+
+
 class Card(NamedTuple):
     """The public agent card as the core built it."""
 

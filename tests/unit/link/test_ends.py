@@ -498,6 +498,15 @@ def test_a_late_refusal_names_its_reason() -> None:
         Pair().adapter_end.receive(batch)
 
 
+@pytest.mark.parametrize(("size", "word"), [(5, "smaller"), (60, "larger")])
+def test_a_request_of_another_size_than_announced(size: int, word: str) -> None:
+    start = link_pb2.Open(method="SendMessage", request_bytes=10)
+    piece = link_pb2.Events(sequences=[0], payloads=[b"x" * size], more=size > 10)
+    frames = [link_pb2.Frame(call=1, open=start), link_pb2.Frame(call=1, events=piece)]
+    with pytest.raises(LinkProtocolError, match=word):
+        Pair().core_end.receive(link_pb2.Batch(frames=frames))
+
+
 def test_an_end_for_nobody_is_dropped() -> None:
     Pair().adapter_end.receive(link_pb2.Batch.FromString(encode_end(77)))
 

@@ -14,6 +14,7 @@ from gateway.link.frames import (
     Heartbeat,
     Inbox,
     LinkProtocolError,
+    MessageSizeError,
     Outgoing,
     encode_credit,
     encode_end,
@@ -150,7 +151,7 @@ class TestInboxRules:
     def test_message_larger_than_allowed(self) -> None:
         inbox = Inbox(WINDOW_BYTES, 100, waits=True)
         inbox.feed(events(b"x" * 60, more=True))
-        with pytest.raises(LinkProtocolError, match="100 bytes"):
+        with pytest.raises(MessageSizeError, match="100 bytes"):
             inbox.feed(events(b"x" * 60))
 
     def test_pieces_earn_credit_only_while_the_reader_waits(self) -> None:

@@ -186,6 +186,20 @@ class TestUnary:
 
         run(main())
 
+    def test_an_answer_too_large_for_the_adapter(self, address: str) -> None:
+        """It costs its own call, and no other."""
+
+        async def main() -> None:
+            async with core(address) as fake, client(address, response_bytes=500_000) as adapter:
+                with pytest.raises(FailureError, match="500000 bytes") as raised:
+                    await ask(adapter, request("x" * 500_001))
+                assert raised.value.failure.row.reason == "RESOURCE_EXHAUSTED"
+                await ask(adapter)
+                await until(lambda: fake.links.open_calls == 0)
+                assert fake.links.open_links == 1
+
+        run(main())
+
     def test_giving_up_reaches_the_core(self, address: str) -> None:
         async def main() -> None:
             async with core(address) as fake, client(address) as adapter:

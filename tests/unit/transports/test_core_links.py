@@ -192,6 +192,25 @@ class TestBroken:
 
         run(main())
 
+    def test_a_stream_that_finds_no_other_core(self, address: str) -> None:
+        async def main() -> None:
+            async with core(address) as fake, client(address, resume_timeout=0.1) as adapter:
+                Broken(fake)
+                stream = adapter.stream("SubscribeToTask", request(), call())
+                await anext(stream)
+                await fake.kill()
+
+                async def read() -> None:
+                    async for _ in stream:
+                        pass
+
+                with pytest.raises(FailureError, match="go on with SubscribeToTask"):
+                    await read()
+                with pytest.raises(StopAsyncIteration):
+                    await anext(stream)
+
+        run(main())
+
     def test_events_without_a_number_have_no_place_to_go_on_from(self, address: str) -> None:
         async def main() -> None:
             async with core(address) as fake, client(address) as adapter:
