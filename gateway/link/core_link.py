@@ -337,4 +337,4 @@ def _status(error: BaseException) -> bytes:
 
 
 def _metadata(call: Call | None) -> dict[str, str]:
-    return {EXTENSIONS: ",".join(call.activated)} if call is not None and call.activated else {}
+    return {EXTENSIONS: ", ".join(call.activated)} if call is not None and call.activated else {}

@@ -72,9 +72,7 @@ def test_each_event_comes_at_once(places: Places) -> None:
 
     async def behaviour(caller: Talk) -> list[str]:
         seen = []
-        async with aclosing(
-            caller.events("SendStreamingMessage", request("slow 3 400"))
-        ) as events:
+        async with aclosing(caller.events("SendStreamingMessage", request("slow 3 400"))) as events:
             async for event in events:
                 seen.append(event)
                 if event.response.HasField("artifact_update") and len(seen) == 3:
@@ -231,9 +229,7 @@ def test_events_are_read_while_stored(places: Places) -> None:
                 await asyncio.gather(*(look(caller, others) for _ in range(15)))
 
     async def look(caller: Talk, others: list[Talk]) -> None:
-        async with aclosing(
-            caller.events("SendStreamingMessage", request("burst 5"))
-        ) as events:
+        async with aclosing(caller.events("SendStreamingMessage", request("burst 5"))) as events:
             async for event in events:
                 response: StreamResponse = event.response
                 if state(response.status_update) != "COMPLETED":

@@ -170,9 +170,7 @@ def test_leaving_never_touches_the_task(places: Places) -> None:
     on, can be followed, and its end is stored with all that it made."""
 
     async def behaviour(caller: Talk) -> str:
-        async with aclosing(
-            caller.events("SendStreamingMessage", request("slow 10 40"))
-        ) as events:
+        async with aclosing(caller.events("SendStreamingMessage", request("slow 10 40"))) as events:
             task_id = (await anext(events)).response.task.id
         events_after = await all_of(caller.subscribe(task_id))
         stored = await caller.get(task_id)

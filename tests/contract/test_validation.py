@@ -183,7 +183,10 @@ BINARY = [door for door in DOORS if not door.is_json]
 @pytest.mark.parametrize(
     ("made", "field"),
     [
-        (ListTasksRequest(status_timestamp_after=Timestamp(seconds=10**15)), "statusTimestampAfter"),
+        (
+            ListTasksRequest(status_timestamp_after=Timestamp(seconds=10**15)),
+            "statusTimestampAfter",
+        ),
         (ListTasksRequest(status_timestamp_after=Timestamp(nanos=-1)), "statusTimestampAfter"),
         (ListTasksRequest(status_timestamp_after=Timestamp(nanos=10**9)), "statusTimestampAfter"),
         (ListTasksRequest(status=99), "status"),  # type: ignore[arg-type]
