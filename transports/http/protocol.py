@@ -222,7 +222,7 @@ class Connection(HttpToolsProtocol):
         if self._phase == _HEAD and (b"pgrade" in data or b"PGRADE" in data):
             data = _without_upgrade(data)
         super().data_received(data)
-        if self.transport.is_closing():
+        if self._phase == _LEAVING or self.transport.is_closing():
             return
         if self._is_upgrade:
             self._refuse(400, "Protocol upgrades are not supported; send the request without one")

@@ -94,14 +94,17 @@ async def served(
     url = f"http://{address}"
     complaints = logging.handlers.BufferingHandler(1000)
     complaints.setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").addHandler(complaints)
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "transports")]
+    for logger in loggers:
+        logger.addHandler(complaints)
     try:
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as http:
             yield Served(door, core, url, http)
     finally:
         await door.stop(grace)
-        logging.getLogger("uvicorn.error").removeHandler(complaints)
-    assert [record.exc_info for record in complaints.buffer] == []
+        for logger in loggers:
+            logger.removeHandler(complaints)
+    assert [record.getMessage() for record in complaints.buffer] == []
     assert core.open_streams == 0
     assert core.running == 0
 
