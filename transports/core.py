@@ -82,6 +82,8 @@ class CoreClient:
         self._linked: asyncio.Future[None] | None = None
         """Those who wait for a link share it."""
         self._waiting = 0
+        self._wanted = asyncio.Event()
+        """Set when a call begins to wait."""
         self._keeper: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._was_linked = False
@@ -223,6 +225,7 @@ class CoreClient:
             raise failure(ResourceExhaustedError())
         remaining = call.remaining()
         self._waiting += 1
+        self._wanted.set()
         try:
             async with asyncio.timeout(timeout if remaining is None else min(timeout, remaining)):
                 while (link := self._link) is None or link.is_leaving:
@@ -283,7 +286,20 @@ class CoreClient:
             delay = min(self.options.max_delay, self.options.min_delay * 2 ** min(failures, 16))
             failures += 1
             # S311: spreads the adapters of one core; nothing secret in it
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
+            await self._pause(delay * random.uniform(0.5, 1.0))  # noqa: S311
+
+    async def _pause(self, delay: float) -> None:
+        """Between attempts; short where calls wait, or begin to."""
+        first = min(delay, self.options.wanted_delay)
+        await asyncio.sleep(first)
+        if self._waiting:
+            return
+        self._wanted.clear()
+        try:
+            async with asyncio.timeout(delay - first):
+                await self._wanted.wait()
+        except TimeoutError:
+            pass
 
     async def _connect(self) -> CoreLink:
         return await connect(

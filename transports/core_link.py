@@ -61,6 +61,8 @@ class LinkOptions:
     min_delay: float = 0.05
     max_delay: float = 2.0
     """Between attempts to link."""
+    wanted_delay: float = 0.1
+    """The same while calls wait for the link."""
     channel_options: Sequence[tuple[str, Any]] = field(default_factory=tuple)
 
 

@@ -92,7 +92,7 @@ class TestUnary:
             async with core(address) as fake, client(address) as adapter:
                 fake.service.on_unary = activate
                 answer = await ask(adapter, of=call(a2a_extensions="urn:a, urn:b"))
-                assert answer.metadata == {"a2a-extensions": "urn:a,urn:b"}
+                assert answer.metadata == {"a2a-extensions": "urn:a, urn:b"}
 
         run(main())
 

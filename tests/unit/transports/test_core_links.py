@@ -267,6 +267,20 @@ class TestBroken:
 
         run(main())
 
+    def test_waiting_calls_shorten_the_wait_for_the_next_attempt(self, address: str) -> None:
+        async def main() -> None:
+            async with (
+                core(address) as fake,
+                client(address, min_delay=60, max_delay=60, wait_timeout=20) as adapter,
+            ):
+                await fake.kill()
+                await until(lambda: not adapter.is_ready)
+                await asyncio.sleep(adapter.options.wanted_delay * 2)
+                await fake.start()
+                await adapter.unary("SendMessage", request(), call())
+
+        run(main())
+
     def test_the_core_forgets_calls_and_doors_of_a_lost_link(self, address: str) -> None:
         async def main() -> None:
             async with core(address) as fake:
