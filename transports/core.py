@@ -1,7 +1,7 @@
 """The core as an adapter sees it: a client of A2AService whose calls travel on a link.
 
-The adapter's end of docs/architecture.md, "The link". Keeps one link up, waits for it where it
-is down, repeats what may be repeated, and makes every failure a `FailureError`.
+The adapter's end of the link, by the rules of docs/link.md. Keeps one link up, waits for it
+where it is down, repeats what may be repeated, and makes every failure a `FailureError`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The core's end of all links: takes adapters in, and runs their calls in `service`.
 
-Part of the core. `docs/architecture.md`, "The link", has the rules. What a link needs of the rest
-of the core is stated in the duck types `LinkService` (`gateway.link.core_link`) and `CardSource`.
+Part of the core; docs/link.md has the rules. What a link needs of the rest of the core is stated
+in the duck types `LinkService` (`gateway.link.core_link`) and `CardSource`.
 """
 
 import asyncio

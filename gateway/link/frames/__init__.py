@@ -1,4 +1,4 @@
-"""The link's protocol without I/O, used by both of its ends; docs/architecture.md, "The link"."""
+"""The link's protocol without I/O, used by both of its ends; docs/link.md has the rules."""
 
 from gateway.link.frames.flow import Flow, Heartbeat, Inbox, Outgoing
 from gateway.link.frames.wire import (
