@@ -86,13 +86,20 @@ def to_reply(event: Message, context_id: str) -> SendMessageResponse:
 
 
 def to_body(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent, limit: int) -> bytes:
-    """The event as bytes, at most `limit` of them."""
+    """The event as bytes, at most `limit` of them beside what clients have said: a message that
+    was taken in has to fit into its task."""
     body = event.SerializeToString()
-    if len(body) > limit:
+    if len(body) > limit and len(body) - _said_by_clients(event) > limit:
         raise InvalidAgentResponseError(
             f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
         )
     return body
+
+
+def _said_by_clients(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> int:
+    if not isinstance(event, Task):
+        return 0
+    return sum(m.ByteSize() for m in event.history if m.role == Role.ROLE_USER)
 
 
 def _own_event(
