@@ -7,6 +7,7 @@ readers (`reading`) see what is stored.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -42,6 +43,10 @@ logger = logging.getLogger(__name__)
 MAX_RELATED = 16
 """Referenced tasks that are loaded for the agent."""
 BUSY = "Task is already working."
+UNWIND_SECONDS = 0.3
+"""Beyond the grace, for what is cancelled at the end, and for the agent to stop."""
+MEND_INTERVAL = 5.0
+"""Seconds between attempts to store the failure of a task that the store keeps refusing."""
 
 
 class Runtime:
@@ -61,6 +66,8 @@ class Runtime:
         self.contexts = Contexts(self.options.context_idle)
         self._live: dict[tuple[Scope, str], LiveTask] = {}
         self._loading: dict[tuple[Scope, str], asyncio.Future[LiveTask]] = {}
+        self._mending: set[tuple[Scope, str]] = set()
+        """Tasks whose failure is not stored yet: they take nothing new."""
         self.keys = Keys(self)
         self._queued = 0
         self._background: set[asyncio.Task[None]] = set()
@@ -84,16 +91,27 @@ class Runtime:
     async def stop(self, grace: float = 0.0) -> None:
         """Take no more messages, let turns end within `grace`, store what is left, close. Also
         after a start that was given up half-way."""
+        end = self.loop.time() + grace
         self._is_stopping = True
         await self.runner.stop(grace)
         for live in self._live.values():
             live.wake()
         await self.retention.stop()
-        for task in self._background:
+        background = list(self._background)
+        for task in background:
             task.cancel()
+        if background:
+            await asyncio.wait(background, timeout=UNWIND_SECONDS)
+        # what has just been ended is written in the loop's next round
+        await asyncio.sleep(0)
         await self.journal.flush()
-        await self.agent.stop()
-        await self.store.close()
+        try:
+            async with asyncio.timeout(max(UNWIND_SECONDS, end - self.loop.time())):
+                await self.agent.stop()
+        except TimeoutError:
+            logger.warning("agent %s does not stop; ending without it", self.agent.name)
+        finally:
+            await self.store.close()
 
     # -- figures for metrics --------------------------------------------------------------
 
@@ -150,7 +168,7 @@ class Runtime:
             self._check_context(scope, context_id)
             self._check_room()
             live = LiveTask(self, scope, new_id(), context_id)
-        related = await self._related(scope, request) if message.reference_task_ids else []
+        related = await self._related(live, request) if message.reference_task_ids else []
         message.task_id, message.context_id = live.id, live.context_id
         row = TurnRow(
             scope,
@@ -170,7 +188,6 @@ class Runtime:
         return Sent(turn)
 
     def _enter(self, live: LiveTask, turn: LiveTurn) -> None:
-        # a task that was loaded may have left memory while related ones were read
         self.attach(live)
         if self.options.exclusive:
             self.contexts.enter(live.scope, live.context_id)
@@ -220,14 +237,20 @@ class Runtime:
                 f"{self.running_turns} turns run and {waiting} wait; try again later"
             )
 
-    async def _related(self, scope: Scope, request: SendMessageRequest) -> list[Task]:
+    async def _related(self, live: LiveTask, request: SendMessageRequest) -> list[Task]:
         related = []
-        for task_id in request.message.reference_task_ids[:MAX_RELATED]:
-            try:
-                related.append(await self.task(scope, task_id))
-            except TaskNotFoundError:
-                # a reference is a hint; one that leads nowhere stops no message
-                continue
+        # a reader's hold: were the task to leave memory meanwhile, it could get a second writer
+        live.readers += 1
+        try:
+            for task_id in request.message.reference_task_ids[:MAX_RELATED]:
+                try:
+                    related.append(await self.task(live.scope, task_id))
+                except TaskNotFoundError:
+                    # a reference is a hint; one that leads nowhere stops no message
+                    continue
+        finally:
+            live.readers -= 1
+            self.loop.call_soon(self.release, live)
         return related
 
     # -- turns ----------------------------------------------------------------------------
@@ -273,6 +296,8 @@ class Runtime:
         """The task in memory, loaded where it is not. The caller has to use it before it awaits
         anything else. Raises `TaskNotFoundError`."""
         key = (scope, task_id)
+        if key in self._mending:
+            raise UnavailableError("The task's last change is being stored; try again later")
         while True:
             live = self._live.get(key)
             if live is not None:
@@ -334,7 +359,8 @@ class Runtime:
                 tasks.append(Task.FromString(row.snapshot))
             else:
                 # also where the store is ahead of what this loop has heard of it
-                tasks.append((await live.snapshot())[1])
+                with contextlib.suppress(InternalError):
+                    tasks.append((await live.snapshot())[1])
         return tasks, page.has_more, page.total
 
     async def subscribe(
@@ -355,11 +381,14 @@ class Runtime:
         live = await self.live(call.scope, task_id)
         # a reader's hold: the task stays in memory until it has been looked at
         live.readers += 1
+        repairs = live.repairs
         try:
-            while not live.is_ended:
+            while not live.is_ended and live.repairs == repairs:
                 work = None if live.is_terminal else self._start_cancel(call, live)
                 await (live.changed() if work is None else asyncio.shield(work))
             _, task = await live.snapshot()
+            if task.status.state not in TERMINAL_STATES:
+                raise InternalError("The cancel could not be stored; try again later")
         finally:
             live.readers -= 1
             self.release(live)
@@ -434,17 +463,16 @@ class Runtime:
         begun = [turn for turn in turns if turn.is_running]
         for turn in turns:
             turn.is_closed = True
+            # an answer that could not be kept is none
+            turn.reply, turn.row.outcome = None, b""
             if turn not in begun:
                 turn.failure = self._not_stored(error)
             elif turn.run_task is not None:
                 turn.run_task.cancel()
         try:
-            await self._restore(live, begun[-1] if begun else None)
+            await self._restore(live, begun)
         except (InternalError, StoreError):
-            live.is_lost = True
-            self._live.pop((live.scope, live.id), None)
-            for turn in begun:
-                turn.failure = InternalError("The task could not be stored; try again later")
+            self._lose(live, begun)
         live.is_broken = False
         for turn in turns:
             turn.ended_version = turn.settled_version = live.saved_version
@@ -454,14 +482,34 @@ class Runtime:
         live.wake()
         self.release(live)
 
-    async def _restore(self, live: LiveTask, turn: LiveTurn | None) -> None:
-        if turn is not None:
-            stored = await store_failure(self.journal.store, self.store, turn.row, NOT_STORED)
+    async def _restore(self, live: LiveTask, begun: list[LiveTurn]) -> None:
+        if begun:
+            for turn in begun:
+                stored = await store_failure(self.journal.store, self.store, turn.row, NOT_STORED)
             live.restore(*stored)
         elif live.is_stored:
             row = await load(self.store, live.scope, live.id)
             if row is not None:
                 live.restore(*row)
+
+    def _lose(self, live: LiveTask, begun: list[LiveTurn]) -> None:
+        """Nobody is kept waiting any longer; the store gets the failure once it takes it."""
+        live.is_lost = True
+        key = (live.scope, live.id)
+        self._live.pop(key, None)
+        for turn in begun:
+            turn.failure = InternalError("The task could not be stored; try again later")
+        if begun and key not in self._mending:
+            self._mending.add(key)
+            _ = self._spawn(self._mend(key, [turn.row for turn in begun]))
+
+    async def _mend(self, key: tuple[Scope, str], rows: list[TurnRow]) -> None:
+        while rows:
+            await asyncio.sleep(MEND_INTERVAL)
+            with contextlib.suppress(InternalError):
+                await store_failure(self.journal.store, self.store, rows[0], NOT_STORED)
+                del rows[0]
+        self._mending.discard(key)
 
     def _not_stored(self, error: StoreError) -> Exception:
         if isinstance(error, KeyConflictError):

@@ -71,6 +71,7 @@ class LiveTask:
         "is_stored",
         "queue",
         "readers",
+        "repairs",
         "runtime",
         "saved_state",
         "saved_version",
@@ -95,13 +96,15 @@ class LiveTask:
         """Turns with changes that are not stored yet, the running one among them."""
         self.queue: deque[LiveTurn] = deque()
         self.readers = 0
+        self.repairs = 0
+        """How often the store refused a write: what was not stored by then never will be."""
         self.is_stored = False
         self.is_broken = False
         """The store refused a write; the head is being brought back to what is stored."""
         self.is_lost = False
         """The store kept refusing; what is in memory is not what is stored."""
         self.is_deleted = False
-        self.version = self.saved_version = 0
+        self.version = self.saved_version = 1
         self.seq = self.snapshot_seq = 0
         self.saved_state = 0
         self.tail = Tail()
@@ -269,18 +272,28 @@ class LiveTask:
             turn.task = Task.FromString(found)
             turn.opening = LogEvent(self.seq, pack(TASK_TAG, found))
             self._is_snapshot_due = True
-        if not is_row_stored:
+        if not is_row_stored and self._needs_row(turn):
             self._row_due = turn
+        elif self.head is None:
+            # there is nothing to store before the agent starts
+            turn.row.is_open = False
+            turn.begin_version = self.version
+            self.runtime.start_turn(turn)
+            return
         self._touch()
         turn.begin_version = self.version
         self._flush()
+
+    def _needs_row(self, turn: LiveTurn) -> bool:
+        return bool(turn.row.key) or self.runtime.store.is_durable
 
     def end_turn(self, turn: LiveTurn) -> None:
         """The turn gives no more events; called once its agent is done, or early."""
         turn.is_closed = True
         if turn.ended_version:
             return
-        self._is_snapshot_due = self.head is not None
+        if self.head is not None and self.seq > self.snapshot_seq:
+            self._is_snapshot_due = True
         self._touch()
         turn.ended_version = self.version
         turn.end_seq = self.seq
@@ -301,6 +314,8 @@ class LiveTask:
             self._row_ended = row.id
 
     def _open_row(self, turn: LiveTurn) -> None:
+        if not self._needs_row(turn):
+            return
         turn.row.is_open = True
         self._row_due = turn
         if self._row_ended == turn.row.id:
@@ -335,7 +350,7 @@ class LiveTask:
         self._flush_due = False
         if self._in_flight is not None or self.saved_version == self.version or self.is_broken:
             return
-        self._in_flight = Write(
+        write = Write(
             self.scope,
             self.id,
             self._row() if self._is_status_due or self._is_snapshot_due else None,
@@ -343,9 +358,14 @@ class LiveTask:
             self._row_due.row if self._row_due is not None else None,
             self._row_ended,
         )
-        self._flight_version = self.version
         self._drop_unsaved()
-        self.runtime.journal.write(self._in_flight, self._saved)
+        if write.task or write.events or write.turn or write.ended_turn:
+            self._in_flight = write
+            self._flight_version = self.version
+            self.runtime.journal.write(write, self._saved)
+        else:
+            # a mark alone, such as the end of a turn whose task had settled: all is stored
+            self._note_saved(self.version)
 
     def _row(self) -> TaskRow | None:
         head = self.head
@@ -372,14 +392,18 @@ class LiveTask:
         assert write is not None
         if error is not None:
             self.is_broken = True
+            self.repairs += 1
             self.runtime.repair(self, error)
             return
-        self.saved_version = self._flight_version
         if write.task is not None:
             self.is_stored = True
             self.saved_state = write.task.state
         if write.events:
             self.tail.extend(write.events)
+        self._note_saved(self._flight_version)
+
+    def _note_saved(self, version: int) -> None:
+        self.saved_version = version
         self._drop_stored_turns()
         turn = self.turn
         if turn is not None and not turn.is_running and turn.begin_version <= self.saved_version:
@@ -431,19 +455,21 @@ class LiveTask:
         """The last sequence number and a copy of the task that includes it, once that is stored.
         Raises `InternalError` where it could not be stored."""
         while True:
+            while self.is_broken:
+                await self.changed()
+            self.check_lost()
             head = self.head
             assert head is not None
-            version, seq = self.version, self.seq
+            version, seq, repairs = self.version, self.seq, self.repairs
             copy = Task()
             copy.CopyFrom(head.task)
-            while self.saved_version < version and not self.is_broken:
+            while self.saved_version < version and self.repairs == repairs:
                 await self.changed()
-            if not self.is_broken:
+            if self.repairs == repairs:
                 return seq, copy
-            await self._repaired()
-            if self.is_lost:
-                raise InternalError("The task could not be stored; try again")
+            # what was copied was never stored, and never will be
 
-    async def _repaired(self) -> None:
-        while self.is_broken:
-            await self.changed()
+    def check_lost(self) -> None:
+        """Raise `InternalError` where what is in memory cannot become what is stored."""
+        if self.is_lost:
+            raise InternalError("The task could not be stored; try again later")

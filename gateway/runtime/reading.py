@@ -44,6 +44,7 @@ async def follow(live: LiveTask, after: int, ends: Ends) -> AsyncGenerator[list[
 async def _next_batch(live: LiveTask, after: int) -> list[LogEvent]:
     if live.is_deleted:
         raise TaskNotFoundError(f"Task not found: {live.id}")
+    live.check_lost()
     batch = live.tail.after(after)
     if batch is None:
         batch = await live.runtime.store.events(live.scope, live.id, after, BATCH_EVENTS)

@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 UNFINISHED = "The agent ended its turn without finishing the task"
 STOPPED = "The gateway stopped while the agent was working on this task"
 CANCELED = "The task was canceled"
+UNWIND_SECONDS = 0.3
+"""For agents to end once the grace is over; those that do not are left behind."""
 
 
 class Runner:
@@ -56,9 +58,12 @@ class Runner:
         try:
             await self._agent.run(turn)
         except asyncio.CancelledError:
-            if not turn.is_cancelling:
+            assert turn.run_task is not None
+            if turn.run_task.cancelling():
                 self._conclude(turn, UnavailableError(STOPPED))
                 raise
+            # nobody cancelled the turn: something that the agent waited for was
+            self._conclude(turn, RuntimeError("the agent gave its turn up (CancelledError)"))
         except Exception as error:
             self._conclude(turn, error)
         else:
@@ -169,6 +174,8 @@ class Runner:
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
         for turn in [*self.running, *self._ready]:
+            if turn.is_cancelling:
+                continue  # becomes CANCELED
             if turn.live.head is not None and not turn.is_closed:
                 turn.live.fail(turn, STOPPED)
             elif turn.run_task is None:
@@ -178,4 +185,4 @@ class Runner:
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late, timeout=1.0)
+            await asyncio.wait(late, timeout=UNWIND_SECONDS)

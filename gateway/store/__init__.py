@@ -126,6 +126,9 @@ class Store(Protocol):
     either all or nothing of it. Reads of absent rows give None or nothing.
     """
 
+    is_durable: bool
+    """False: nothing outlives the process, so records made for the next start are pointless."""
+
     async def open(self) -> None:
         """Take the store (raises `StateInUseError`), create or migrate its tables."""
 

@@ -105,6 +105,8 @@ class _Room:
 class MemoryStore(Store):
     """Implements `gateway.store.Store` in dictionaries; no method ever waits."""
 
+    is_durable = False
+
     def __init__(self) -> None:
         self._rooms: dict[Scope, _Room] = {}
         self._numbered: dict[int, _Room] = {}

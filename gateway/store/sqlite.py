@@ -82,6 +82,8 @@ _LATEST_US = (1 << 63) - 1
 class SqliteStore(Store):
     """Implements `gateway.store.Store`; `owner` is what a second process is told of this one."""
 
+    is_durable = True
+
     def __init__(self, path: str, *, owner: str = "") -> None:
         self.path = re.sub("^//+", "/", os.path.abspath(path))
         self._lock = OwnerLock(f"{self.path}.lock", owner)

@@ -16,6 +16,9 @@ class FaultyStore(Store):
     every commit back until `go_on()`; `commits_waiting` tells how many it holds.
     """
 
+    is_durable = True
+    """Whatever is behind it: tests of what a durable store is for may use the memory."""
+
     def __init__(self, inner: Store, *, commit_delay: float = 0.0, read_delay: float = 0.0) -> None:
         self.inner = inner
         self.commit_delay = commit_delay
