@@ -38,10 +38,6 @@ def new_id() -> str:
     stamp = time.time_ns() // 1_000_000 << 12 | random >> 68
     # 12 bits of rand_a serve as a counter within the millisecond (RFC 9562 s6.2, method 1)
     _last = stamp = stamp if stamp > _last else _last + 1
-    return "%08x-%04x-7%03x-%04x-%012x" % (
-        stamp >> 28,
-        stamp >> 12 & 0xFFFF,
-        stamp & 0xFFF,
-        random >> 48 & 0x3FFF | 0x8000,
-        random & 0xFFFF_FFFF_FFFF,
-    )
+    high, middle, low = stamp >> 28, stamp >> 12 & 0xFFFF, stamp & 0xFFF
+    variant, node = random >> 48 & 0x3FFF | 0x8000, random & 0xFFFF_FFFF_FFFF
+    return f"{high:08x}-{middle:04x}-7{low:03x}-{variant:04x}-{node:012x}"
