@@ -77,6 +77,8 @@ class LinkLimits:
     """Large requests of one link that are not whole yet."""
     ping_interval: float = PING_INTERVAL
     hello_timeout: float = 5.0
+    close_timeout: float = 1.0
+    """How long a link that ends here waits for the adapter to hang up."""
 
 
 ROOM_BYTES = FRAME_BYTES
@@ -85,7 +87,6 @@ SQUEEZE = 8
 """Above this part of `unsent_bytes`, streams ask once they have nothing to send at all."""
 DEADLINE_SLACK = 0.1
 """Seconds that the service has to notice a deadline itself, and to say it better."""
-CLOSE_TIMEOUT = 1.0
 
 
 class CoreLink:
@@ -129,7 +130,8 @@ class CoreLink:
         self._gone = asyncio.Event()
         self._idle: asyncio.Future[None] | None = None
         """The writer waits for it."""
-        self._is_closing = False
+        self._farewell = b""
+        self._close_timeout = limits.close_timeout
         self._heartbeat = Heartbeat(limits.ping_interval, time.monotonic())
         self._ping_timer: asyncio.TimerHandle | None = None
         self._ping_nonce = 0
@@ -153,18 +155,16 @@ class CoreLink:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """End the link once what is ready has been written, or after a second."""
-        self._begin_close()
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._gone.wait()
-        except TimeoutError:
-            self._finish("closed with frames unsent")
-            await self._gone.wait()
+        """End the link once all that is ready has been read at the other end, or after a while."""
+        self._begin_close("the core is stopping")
+        await self._gone.wait()
 
-    def _begin_close(self) -> None:
-        self._is_closing = True
+    def _begin_close(self, reason: str) -> None:
+        """Say good-bye as the last frame, and let the adapter hang up: if the core did, what
+        the adapter has not read could be lost to its next write."""
+        self._farewell = encode_refusal(reason, can_retry=True)
         self._wake()
+        self._loop.call_later(self._close_timeout, self._finish, reason)
 
     def _finish(self, reason: str) -> None:
         if not self._over.done():
@@ -185,8 +185,8 @@ class CoreLink:
                 if batch := out.take():
                     # whatever becomes ready meanwhile makes the next batch
                     await self._context.write(batch)
-                elif self._is_closing:
-                    self._finish("closed")
+                elif self._farewell:
+                    await self._context.write(self._farewell)
                     return
                 else:
                     self._idle = idle = self._loop.create_future()
@@ -206,9 +206,7 @@ class CoreLink:
             raise
         except LinkProtocolError as error:
             logger.warning("%s (%s) broke the link's rules: %s", self.name, self._door, error)
-            self.end.out.put_urgent(encode_refusal(f"protocol error: {error}", can_retry=True))
-            self._loop.call_later(CLOSE_TIMEOUT, self._finish, "protocol error")
-            self._begin_close()
+            self._begin_close(f"protocol error: {error}")
         except Exception as error:
             self._finish(f"cannot read: {error!r}")
 

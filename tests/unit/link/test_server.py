@@ -162,7 +162,7 @@ class TestRules:
                 await adapter.open(5)
                 refusal = (await adapter.hear("refusal")).refusal
                 assert "call id 5 was used before" in refusal.reason
-                assert await adapter.is_over()
+                adapter.stream.cancel()
                 await until(lambda: fake.service.running == 0)
 
         run(main())
@@ -279,8 +279,19 @@ class TestStop:
                 await until(lambda: fake.service.running == 1)
                 stop = asyncio.create_task(fake.links.stop(0.05))
                 assert "stopping" in (await adapter.hear("goaway")).goaway.reason
-                assert await adapter.is_over()
+                assert "stopping" in (await adapter.hear("refusal")).refusal.reason
+                adapter.stream.cancel()
                 await stop
+
+        run(main())
+
+    def test_an_adapter_that_does_not_hang_up(self, address: str) -> None:
+        async def main() -> None:
+            limits = LinkLimits(close_timeout=0.05)
+            async with core(address, limits=limits) as fake, raw(address) as adapter:
+                await adapter.hello()
+                await fake.links.stop(20)
+                assert await adapter.is_over()
 
         run(main())
 
@@ -310,11 +321,11 @@ class TestStop:
                 while len(got) < len(data):
                     piece = (await adapter.hear("events")).events.payloads[0]
                     got += piece
-                    if len(got) < len(data):
-                        credit = link_pb2.Credit(bytes=len(piece))
-                        await adapter.say(link_pb2.Frame(call=1, credit=credit))
+                    credit = link_pb2.Credit(bytes=len(piece))
+                    await adapter.say(link_pb2.Frame(call=1, credit=credit))
                 assert (await adapter.hear("end")).end.status == b""
                 assert got == data
+                adapter.stream.cancel()
                 await stop
 
         run(main())
