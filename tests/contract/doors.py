@@ -7,7 +7,7 @@ suite runs over it too.
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from gateway.call import Call
 from gateway.errors import FailureError, judge
@@ -78,7 +78,8 @@ class _OverHttp:
     async def stream(
         self, method: str, request: ProtoMessage, metadata: Metadata, headers: dict[str, str]
     ) -> Events:
-        async with aclosing(self._client.stream(method, request, metadata)) as events:
+        stream = cast(Events, self._client.stream(method, request, metadata))
+        async with aclosing(stream) as events:
             async for seq, response in events:
                 headers.update(headers or self._client.metadata)
                 yield Event(seq, response)

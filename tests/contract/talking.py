@@ -1,9 +1,10 @@
 """Calls as the behaviours write them: verbs of A2A over the client of any door."""
 
+import asyncio
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from gateway.errors import Failure, FailureError
 from gateway.pb import (
@@ -21,8 +22,11 @@ from gateway.pb import (
     SubscribeToTaskRequest,
     Task,
     TaskState,
+    TaskStatusUpdateEvent,
 )
 from tests.contract.doors import Client, Door, Event, Events, Metadata, Reply
+
+T = TypeVar("T")
 
 VERSION = {"a2a-version": "1.0"}
 
@@ -53,16 +57,30 @@ def request(
     return made
 
 
-async def failure_of(call: Awaitable[object]) -> Failure:
-    """How a call fails; it has to."""
+async def outcome_of(call: Awaitable[T]) -> T | Failure:
+    """What a call gives, or how it fails."""
     try:
-        result = await call
+        return await call
     except FailureError as error:
         return error.failure
-    raise AssertionError(f"did not fail: {result}")
 
 
-def state(task: Task) -> str:
+async def failure_of(call: Awaitable[object]) -> Failure:
+    """How a call fails; it has to."""
+    outcome = await outcome_of(call)
+    assert isinstance(outcome, Failure), f"did not fail: {outcome}"
+    return outcome
+
+
+async def until(check: Callable[[], Awaitable[T]], limit: float = 5.0) -> T:
+    """Look again and again until what is found is true: the gateway is another process."""
+    async with asyncio.timeout(limit):
+        while not (found := await check()):  # noqa: ASYNC110 - nobody here can set an event
+            await asyncio.sleep(0.01)
+        return found
+
+
+def state(task: Task | TaskStatusUpdateEvent) -> str:
     """The state's name without its prefix."""
     return TaskState.Name(task.status.state).removeprefix("TASK_STATE_")
 
@@ -90,7 +108,7 @@ class Talk:
         return Talk(self.door, self._client, tenant, {**self._metadata, **more})
 
     async def reply(
-        self, method: str, message: Any, timeout: float | None = None, **metadata: str
+        self, method: str, message: Any, timeout: float | None = None, /, **metadata: str
     ) -> Reply:
         """Any unary operation."""
         return await self._client.unary(
@@ -102,7 +120,7 @@ class Talk:
         return (await self.reply(method, message, **metadata)).message
 
     def events(
-        self, method: str, message: Any, headers: dict[str, str] | None = None, **metadata: str
+        self, method: str, message: Any, headers: dict[str, str] | None = None, /, **metadata: str
     ) -> Events:
         """Any streaming operation."""
         return self._client.stream(

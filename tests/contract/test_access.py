@@ -19,7 +19,10 @@ from tests.contract.talking import Talk, failure_of, request, state
 from tests.contract.test_parameters import REQUESTS
 
 ACCESS = {
-    "tokens": [{"caller": "alice", "token": "alice-token"}, {"caller": "bob", "token": "bob-token"}],
+    "tokens": [
+        {"caller": "alice", "token": "alice-token"},
+        {"caller": "bob", "token": "bob-token"},
+    ],
     "api_keys": [{"caller": "carol", "key": "carol-key"}],
     "basic": [{"username": "dave", "password": "pass:word"}],
 }
@@ -104,8 +107,8 @@ def test_each_scheme(guarded: Places) -> None:
     """R28, S76: each kind of credential stands for its caller; the agent learns who it is and
     sees no credential."""
 
-    async def behaviour(caller: Talk) -> list[str]:
-        names = []
+    async def behaviour(caller: Talk) -> list[object]:
+        names: list[object] = []
         for name, metadata in GOOD.items():
             answer = await caller.answer(request("dump"), **metadata)
             assert state(answer.task) == "COMPLETED"

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
-from gateway.errors import FailureError
+from gateway.errors import Failure
 from gateway.pb import Task
 from tests.conftest import run
 from tests.contract.doors import Places
 from tests.contract.everywhere import everywhere, talks
-from tests.contract.talking import Talk, failure_of, request, state
+from tests.contract.talking import Talk, failure_of, outcome_of, request, state, until
 from tests.contract.test_streaming import kinds
 
 
@@ -74,18 +75,16 @@ def test_a_blocking_send_returns(places: Places) -> None:
                     context = f"c-{sender.door}-{canceler.door}"
                     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
                         sent = group.create_task(sender.send("slow 600 100", context_id=context))
-                        task_id = await appears(canceler, context)
-                        await canceler.cancel(task_id)
+                        listed = await until(partial(tasks_of, canceler, context))
+                        await canceler.cancel(listed[0].id)
                     assert state(sent.result()) == "CANCELED"
 
     run(main())
 
 
-async def appears(caller: Talk, context_id: str) -> str:
-    """The id of the one task of a context, once it is there."""
-    while not (listed := (await caller.list(context_id=context_id)).tasks):
-        await asyncio.sleep(0.01)
-    return listed[0].id
+async def tasks_of(caller: Talk, context_id: str) -> list[Task]:
+    """The tasks of a context."""
+    return list((await caller.list(context_id=context_id)).tasks)
 
 
 def test_the_agent_stops(places: Places, tmp_path: Path) -> None:
@@ -95,8 +94,7 @@ def test_the_agent_stops(places: Places, tmp_path: Path) -> None:
     async def behaviour(caller: Talk) -> list[str]:
         path = tmp_path / f"ticks-{caller.door}"
         task = await caller.send(f"tick {path} 20", immediate=True)
-        while not path.exists():
-            await asyncio.sleep(0.01)
+        await until(lambda: asyncio.to_thread(path.exists))
         started = time.monotonic()
         canceled = await caller.cancel(task.id)
         assert time.monotonic() - started < 1
@@ -132,13 +130,12 @@ def test_cancel_against_completion(places: Places) -> None:
     async def race(callers: list[Talk], number: int) -> None:
         one, two = callers[number % len(callers)], callers[(number + 1) % len(callers)]
         task = await one.send(f"slow 1 {number * 2}", immediate=True)
-        try:
-            canceled = await two.cancel(task.id)
-        except FailureError as error:
-            assert error.failure.row.reason == "TASK_NOT_CANCELABLE"
+        outcome = await outcome_of(two.cancel(task.id))
+        if isinstance(outcome, Failure):
+            assert outcome.row.reason == "TASK_NOT_CANCELABLE"
             expected = "COMPLETED"
         else:
-            expected = state(canceled)
+            expected = state(outcome)
             assert expected == "CANCELED"
         for caller in callers:
             assert state(await caller.get(task.id)) == expected

@@ -26,7 +26,7 @@ def value_of(content: Any) -> Value:
 
 def test_nulls(places: Places) -> None:
     """PB01: a null anywhere in free-form content comes back as null, at every door."""
-    metadata = {"a": None, "b": [None, {"c": None}], "d": {}, "e": []}
+    metadata: dict[str, Any] = {"a": None, "b": [None, {"c": None}], "d": {}, "e": []}
 
     async def main() -> None:
         async with talks(places) as callers:
@@ -69,7 +69,7 @@ def test_numbers(places: Places) -> None:
         "f": 0.1,
         "big": 1.7976931348623157e308,
         "small": 5e-324,
-        "negative": -2.0**53,
+        "negative": -(2.0**53),
         "zero": -0.0,
     }
 
@@ -143,7 +143,7 @@ def test_too_big(places: Places) -> None:
     """GR07, S46: 17 MiB are refused with the same reason at every door, before any work; just
     below the limit is served; the task that it was meant for stays readable."""
 
-    async def behaviour(caller: Talk) -> list[object]:
+    async def behaviour(caller: Talk) -> list[str]:
         task = await caller.send("ask")
         huge = request("echo", Part(raw=bytes(17 * MIB)), task_id=task.id)
         failures = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import Failure, FailureError
+from gateway.errors import Failure
 from gateway.pb import (
     METHODS,
     CancelTaskRequest,
@@ -25,7 +25,7 @@ from tests.conftest import run
 from tests.contract.doors import Places
 from tests.contract.everywhere import everywhere, talks
 from tests.contract.serving import OPTIONAL, OTHER, serving
-from tests.contract.talking import Talk, failure_of, request, state
+from tests.contract.talking import Talk, failure_of, outcome_of, request, state
 from tests.contract.test_streaming import kinds
 
 REQUIRED = "urn:example:required/v1"
@@ -97,10 +97,9 @@ def test_versions(places: Places, method: str) -> None:
             failures.append(failure)
         assert not (await caller.list()).tasks
         for version in GOOD_VERSIONS:
-            try:
-                await caller.call(method, REQUESTS[method], a2a_version=version)
-            except FailureError as error:
-                assert error.failure.row.reason != "VERSION_NOT_SUPPORTED", version
+            outcome = await outcome_of(caller.call(method, REQUESTS[method], a2a_version=version))
+            if isinstance(outcome, Failure):
+                assert outcome.row.reason != "VERSION_NOT_SUPPORTED", version
         return failures
 
     everywhere(places, behaviour)

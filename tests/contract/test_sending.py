@@ -10,7 +10,7 @@ from gateway.pb import Message, Part, Role, Struct, Task
 from tests.conftest import run
 from tests.contract.doors import DOORS, Places
 from tests.contract.everywhere import everywhere, talks
-from tests.contract.talking import Talk, failure_of, request, state, text_of
+from tests.contract.talking import Talk, failure_of, request, state
 
 KINDS = ("hello", "ask", "auth", "reject no", "raise 1", "message hi", "values")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import run
 from tests.contract.doors import DOORS, Door, Event, Events, Places
 from tests.contract.everywhere import everywhere, scrub, talk, talks
-from tests.contract.talking import Talk, failure_of, request, state, text_of
+from tests.contract.talking import Talk, failure_of, request, state, text_of, until
 from tests.contract.test_streaming import check_numbers, fold, kinds
 
 
@@ -103,11 +103,11 @@ def test_all_readers_see_the_same(places: Places) -> None:
             seen = await asyncio.gather(*readers)
             stored = await callers[0].get(task_id)
         assert text_of(stored) == "".join(f"chunk {n} " for n in range(20))
-        for events in seen:
-            assert fold(events) == stored
+        for log in seen:
+            assert fold(log) == stored
             # what came after the snapshot is the end of the same log
-            assert scrub(events[-5:]) == scrub(seen[0][-5:])
-            assert kinds(events)[-1] == "status_update COMPLETED"
+            assert scrub(log[-5:]) == scrub(seen[0][-5:])
+            assert kinds(log)[-1] == "status_update COMPLETED"
 
     run(main())
 
@@ -208,10 +208,11 @@ def test_many_short_visits(places: Places, tmp_path: Path) -> None:
 
 async def streams_are(places: Places, number: int) -> None:
     """Wait until the core counts so many open streams."""
-    async with asyncio.timeout(5), httpx.AsyncClient() as http:
-        count = -1.0
-        while count != number:
+    async with httpx.AsyncClient(trust_env=False) as http:
+
+        async def is_so() -> bool:
             text = (await http.get(places.metrics["core"])).text
             lines = [x for x in text.splitlines() if x.startswith("a2a_gateway_open_streams{")]
-            count = sum(float(line.rpartition(" ")[2]) for line in lines)
-            await asyncio.sleep(0.02)
+            return number == sum(float(line.rpartition(" ")[2]) for line in lines)
+
+        await until(is_so)
