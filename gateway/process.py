@@ -16,6 +16,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -27,6 +29,8 @@ from gateway.metrics import Exposition, Metrics
 logger = logging.getLogger(__name__)
 
 HURRY_GRACE = 0.0
+LEAVE_SECONDS = 0.5
+"""For the interpreter to end once the part has stopped."""
 LAST_LIMIT = 5.0
 """Seconds beyond its grace that a part may take to stop before the process ends without it."""
 
@@ -222,19 +226,35 @@ def run(
         exposition = Exposition(metrics, address) if address else None
         await _Life(config, make(config, metrics), exposition, channel).run()
 
+    code = 0
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
+        runner.run(main())
     except StartError as error:
-        _report(channel, str(error), error.code)
-        return error.code
+        code = error.code
+        _report(channel, str(error), code)
     except Exception as error:
+        code = EXIT_FAILED
         logger.exception("%s failed", name)
-        _report(
-            channel, f"{name} failed: {type(error).__name__}; the log has the reason", EXIT_FAILED
-        )
-        return EXIT_FAILED
-    return 0
+        _report(channel, f"{name} failed: {type(error).__name__}; the log has the reason", code)
+    _leave_in_time(code)
+    runner.close()
+    return code
+
+
+def _leave_in_time(code: int) -> None:
+    """End the process soon, whatever an agent has left behind in it. A task that ignores its
+    cancel and a thread at work would be waited for without end: by `Runner.close`, by Python's own
+    end."""
+
+    def leave() -> None:
+        time.sleep(LEAVE_SECONDS)
+        names = [thread.name for thread in threading.enumerate() if not thread.daemon]
+        logger.warning("a task or a thread does not end (%s); left behind", ", ".join(names))
+        logging.shutdown()
+        os._exit(code)
+
+    threading.Thread(target=leave, name="leave", daemon=True).start()
 
 
 def _report(channel: Channel | None, message: str, code: int) -> None:

@@ -1,0 +1,200 @@
+"""A gateway whose processes a test kills, freezes and looks into (Linux: /proc)."""
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.processes import Addresses, Server, start, write_config
+
+AGENT = "tests.doubles.agents:agent"
+MODULES = {"core": "gateway.core", "adapter": "transports.process"}
+END_SECONDS = 20.0
+_LOWEST_PORT = 15_000
+
+
+class Victim:
+    """A running gateway: the supervisor and its two children."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.supervisor = server.process.pid
+        self._seen: set[int] = set()
+        self.pids()
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where it listens; the same after each restart."""
+        return self.server.addresses
+
+    def pids(self) -> dict[str, int]:
+        """The children that live now, by `core` and `adapter`."""
+        found = {}
+        for pid in _children(self.supervisor):
+            for name, module in MODULES.items():
+                if module in _command(pid):
+                    found[name] = pid
+        self._seen.update(found.values())
+        return found
+
+    def pid(self, name: str) -> int:
+        """The process of a child. Fails where there is none just now."""
+        return self.pids()[name]
+
+    def signal(self, name: str, number: signal.Signals) -> bool:
+        """Send a child a signal; False where there is no such child just now."""
+        pid = self.pids().get(name)
+        if pid is None:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            return True
+        return False
+
+    def kill(self, name: str) -> bool:
+        """kill -9 of a child."""
+        return self.signal(name, signal.SIGKILL)
+
+    def terminate(self) -> float:
+        """SIGTERM to the supervisor; the moment (monotonic)."""
+        self.server.process.send_signal(signal.SIGTERM)
+        return time.monotonic()
+
+    def left(self) -> list[int]:
+        """Children, of all restarts, that still live."""
+        return [pid for pid in self._seen if is_alive(pid)]
+
+    async def gone(self, seconds: float) -> None:
+        """Wait until no child is left."""
+        await eventually(lambda: not self.left(), seconds, lambda: f"left behind: {self.left()}")
+
+    async def exit_code(self, seconds: float) -> int:
+        """Wait for the end of the supervisor."""
+        return await asyncio.to_thread(self.server.process.wait, seconds)
+
+    async def figures(self, process: str) -> dict[str, float]:
+        """The metrics of one process: `name{labels}` to value."""
+        text = await asyncio.to_thread(_get, self.addresses.metrics[process])
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines)}
+
+    def open_files(self, name: str) -> int:
+        """Open descriptors of a child."""
+        return len(os.listdir(f"/proc/{self.pid(name)}/fd"))
+
+    def memory(self, name: str) -> int:
+        """Resident bytes of a child, without what other processes map, too."""
+        text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
+        sizes = re.findall(r"^Private_\w+:\s+(\d+) kB", text, re.MULTILINE)
+        return 1024 * sum(map(int, sizes))
+
+    def end(self) -> None:
+        """End whatever still runs of it."""
+        self.pids()
+        for pid in self._seen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        if self.server.process.poll() is None:
+            self.server.process.kill()
+        self.server.process.wait()
+        for pid in self.left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.server.reader.join(END_SECONDS)
+
+
+def launch(
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    *,
+    agent: str = AGENT,
+    environment: Mapping[str, str] | None = None,
+) -> Victim:
+    """Start a gateway on fixed ports that nothing takes while its processes are away."""
+    argv = write_config(agent, folder, {"transports": doors(), **(config or {})})
+    return Victim(start(argv, environment))
+
+
+@contextmanager
+def victim(
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    *,
+    agent: str = AGENT,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Victim]:
+    """A gateway that is ended at the end, however it stands then."""
+    found = launch(folder, config, agent=agent, environment=environment)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def doors() -> dict[str, Any]:
+    """Both doors, on two free ports."""
+    grpc, http = free_ports(2)
+    return {
+        "grpc": {"address": f"127.0.0.1:{grpc}"},
+        "http": {"address": f"127.0.0.1:{http}"},
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports below those that the system gives to clients. A client that knocks at a port of
+    that range while nobody listens may be given it as its own, and would then hold it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(_LOWEST_PORT, max(lowest, _LOWEST_PORT + 1000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+async def eventually(condition: Any, seconds: float, words: Any = lambda: "") -> None:
+    """Wait for what other processes do: they give no event to wait on."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s {words()}")
+        await asyncio.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(word) for word in text.split()]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        text: str = response.read().decode()
+        return text
