@@ -97,9 +97,15 @@ def test_versions(places: Places, method: str) -> None:
             failures.append(failure)
         assert not (await caller.list()).tasks
         for version in GOOD_VERSIONS:
+            if caller.door.is_json and version != version.strip():
+                continue  # HTTP has blanks around values stripped; its library does not send them
             outcome = await outcome_of(caller.call(method, REQUESTS[method], a2a_version=version))
             if isinstance(outcome, Failure):
-                assert outcome.row.reason != "VERSION_NOT_SUPPORTED", version
+                assert outcome.row.reason in (
+                    "TASK_NOT_FOUND",
+                    "UNSUPPORTED_OPERATION",
+                    "PUSH_NOTIFICATION_NOT_SUPPORTED",
+                ), version
         return failures
 
     everywhere(places, behaviour)
