@@ -14,8 +14,10 @@ from tests.processes import Addresses
 
 PASSING = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED}
 """What a call may fail with while processes die."""
-PAUSE = 0.03
+PAUSE = 0.1
 """Seconds between the calls of one client: the load must leave the restarts some of the CPU."""
+PATIENCE = 0.15
+"""Seconds before a client whose call was refused calls again."""
 
 Loop = Callable[[Caller], Awaitable[None]]
 
@@ -67,6 +69,7 @@ class Load:
                     await kind(caller)
                 except FailureError as error:
                     self._note_failure(error, caller, kind.__name__)
+                    await asyncio.sleep(PATIENCE)
                 except Exception as error:
                     self._ledger.complain(f"{kind.__name__} by {door}: {error!r}")
                 await asyncio.sleep(PAUSE * self._chance.uniform(0.5, 1.5))
@@ -110,7 +113,7 @@ class Load:
                 if error.failure.row.code not in PASSING:
                     raise
                 self.refused += 1
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PATIENCE)
                 continue
             self.answered += 1
             return self._ledger.note_answer(answer, f"keyed send by {caller.door}")
@@ -126,7 +129,7 @@ class Load:
             self._note_failure(reading.failure, caller, "stream")
             if not task_id or self._ledger.tasks[task_id].end_state:
                 return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PATIENCE)
             # a door that shows no numbers gives the task and goes on from there
             again = number if number is not None and caller.door != "grpc" else None
             reading = await self._ledger.follow(
@@ -167,7 +170,7 @@ class Load:
             except FailureError as error:
                 if error.failure.row.reason != "UNSUPPORTED_OPERATION":  # it had ended by then
                     self._note_failure(error, caller, "answer")
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PATIENCE)
             state = await self._state(caller, task_id)
         self.answered += 1
 
@@ -212,7 +215,7 @@ class Load:
                 self._note_failure(error, caller, "state")
                 if error.failure.row.code not in PASSING:
                     return 0
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PATIENCE)
                 continue
             self._ledger.note_task(task, f"look by {caller.door}")
             return task.status.state
