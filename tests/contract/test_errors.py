@@ -248,20 +248,23 @@ def test_no_protobuf(places: Places) -> None:
     that does not exist is UNIMPLEMENTED; a field that is not known is ignored."""
 
     async def main() -> None:
-        metadata = (("a2a-version", "1.0"),)
         async with grpc.aio.insecure_channel(places.grpc) as channel:
             for data in (b"\xff", b"\x0a\xff", b"\x12\x05abc"):
-                call: Any = channel.unary_unary(METHODS["GetTask"].path)(data, metadata=metadata)
+                call = unary(channel, METHODS["GetTask"].path, data)
                 assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-            nothing: Any = channel.unary_unary("/lf.a2a.v1.A2AService/Nothing")(b"")
+            nothing = unary(channel, "/lf.a2a.v1.A2AService/Nothing", b"")
             assert await nothing.code() is grpc.StatusCode.UNIMPLEMENTED
             unknown_field = b"\xfa\x07\x03abc"
-            listed: Any = channel.unary_unary(METHODS["ListTasks"].path)(
-                unknown_field, metadata=metadata
-            )
+            listed = unary(channel, METHODS["ListTasks"].path, unknown_field)
             assert ListTasksResponse.FromString(await listed).page_size == 50
 
     run(main())
+
+
+def unary(channel: grpc.aio.Channel, path: str, data: bytes) -> Any:
+    """Any bytes to any path."""
+    called: Any = channel.unary_unary(path)
+    return called(data, metadata=(("a2a-version", "1.0"),))
 
 
 def test_no_traces(places: Places) -> None:

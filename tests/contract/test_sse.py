@@ -16,6 +16,7 @@ from tests.conftest import run
 from tests.contract.doors import DOORS, Places
 from tests.contract.everywhere import talk
 from tests.contract.talking import request, state, until
+from tests.contract.test_subscribing import streams_are
 from transports.jsonrpc import codec
 
 TYPED = {"content-type": "application/json", "a2a-version": "1.0"}
@@ -190,7 +191,6 @@ def test_a_slow_reader_gets_everything(places: Places) -> None:
 def test_leaving_is_noticed_at_once(places: Places) -> None:
     """SS09, S85: the gateway's count of open streams falls when the connection breaks, although
     the stream has nothing to write."""
-    from tests.contract.test_subscribing import streams_are
 
     async def main() -> None:
         async with talk(DOORS[0], places) as caller:
