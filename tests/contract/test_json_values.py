@@ -236,12 +236,15 @@ def test_spellings(wire: Wire) -> None:
     assert rest["tasks"][0]["artifacts"]
 
 
+UNKNOWN_STATES: list[Any] = ["completed", "TASK_STATE_DONE", 99, -1, "3", "", True, []]
+
+
 def test_enums(wire: Wire) -> None:
     """R7, R8: enums by name or number on the way in, by name on the way out; unknown ones are
     refused instead of dropped."""
     for status in ("TASK_STATE_COMPLETED", 3, None, "TASK_STATE_UNSPECIFIED", 0):
         assert "result" in wire.rpc("ListTasks", {"status": status})
-    for other in ("completed", "TASK_STATE_DONE", 99, -1, "3", "", True, []):
+    for other in UNKNOWN_STATES:
         assert wire.code("ListTasks", {"status": other}) == -32602, other
     assert wire.http.get("/tasks?status=done", headers=TYPED).status_code == 400
 
