@@ -32,21 +32,23 @@ def http(places: Places) -> Iterator[httpx.Client]:
 
 
 def test_the_card(http: httpx.Client) -> None:
-    """S1, S16, S20, R8: at the well-known path, without a version, a credential or a redirect,
+    """S1, S16, S20, D2, R8: at the well-known path, without a version, a credential or a redirect,
     and valid by the protocol's own schema."""
     answer = http.get(CARD)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     card = codec.decode(AgentCard, answer.json())
     assert codec.encode(card) == answer.json()
+    # of 0.3 alone: a card that had them would be refused by the kit (D2)
+    assert not answer.json().keys() & {"url", "protocolVersion", "preferredTransport"}
     for field in ("name", "description", "version", "skills", "defaultInputModes"):
         assert answer.json()[field], field
     assert answer.json()["capabilities"]["streaming"] is True
 
 
 def test_its_interfaces_are_open(places: Places, http: httpx.Client) -> None:
-    """S29, S35, R3, R4: one entry for each open door, JSON-RPC first, and each is served at
-    exactly the URL that it names."""
+    """S29, S35, S44, D12, R3, R4: one entry for each open door, JSON-RPC first, and each is served
+    at exactly the URL that it names."""
     entries = http.get(CARD).json()["supportedInterfaces"]
     assert [e["protocolBinding"] for e in entries] == ["JSONRPC", "HTTP+JSON", "GRPC"]
     assert {e["protocolVersion"] for e in entries} == {"1.0"}
@@ -171,7 +173,7 @@ def test_health(http: httpx.Client) -> None:
 
 
 def test_a_configured_card(tmp_path: Path) -> None:
-    """S16, S17, S29, D12: a card of one's own is served with what is true of the gateway: its own
+    """S16, S17, S18, S29: a card of one's own is served with what is true of the gateway: its own
     addresses and capabilities; skills, provider and media types are as written, and they are
     the media types that are taken."""
     card = {

@@ -163,8 +163,8 @@ def rest_of(method: str, message: Any) -> tuple[str, str, Any]:
 def test_the_table(
     places: Places, reason: str, status: str, number: int, http: int, call: Any
 ) -> None:
-    """R12, R37, R41, S46, S109, S110: each failure as gRPC status, JSON-RPC error object and HTTP
-    body, with the same reason, text and details."""
+    """D6, R12, R37, R41, S46, S109, S110: each failure as gRPC status, JSON-RPC error object and
+    HTTP body, with the same reason, text and details."""
     method, message = call
 
     async def main() -> tuple[Any, Any, Any]:

@@ -41,8 +41,8 @@ ENVELOPES: list[tuple[str, int, Any]] = [
 
 @pytest.mark.parametrize(("body", "code", "call_id"), ENVELOPES)
 def test_envelopes(wire: Wire, body: str, code: int, call_id: Any) -> None:
-    """JR01, JR09, S45, S46, D33: each flaw of an envelope has its own code, with the id where it
-    can be read; the connection goes on."""
+    """JR01, JR09, S45, S46, D1, D33: each flaw of an envelope has its own code, with the id where
+    it can be read; the connection goes on."""
     assert error_of(wire.raw(body), call_id) == code
     wire.works()
 

@@ -16,7 +16,7 @@ KINDS = ("hello", "ask", "auth", "reject no", "raise 1", "message hi", "values")
 
 
 def test_answers_once_the_turn_is_over(places: Places) -> None:
-    """S48, S63, S64, R19, S98: a send waits for a terminal or interrupted state, or gives the
+    """S48, S63, S64, S98, D9, R19: a send waits for a terminal or interrupted state, or gives the
     direct message; the answer is what GetTask then gives."""
 
     async def behaviour(caller: Talk) -> dict[str, object]:
@@ -165,8 +165,8 @@ def test_a_message_to_a_task_whose_turn_runs_waits(places: Places) -> None:
 
 
 def test_refused_follow_ups(places: Places) -> None:
-    """LC01, R22, R23, S100: an unknown task, a task of another context, a finished task; nothing
-    is made and nothing changes."""
+    """LC01, D5, R22, R23, S100: an unknown task, a task of another context, a finished task;
+    nothing is made and nothing changes."""
 
     async def behaviour(caller: Talk) -> list[object]:
         done, asked = await caller.send("echo"), await caller.send("ask")

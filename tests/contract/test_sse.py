@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import run
 from tests.contract.doors import DOORS, Places
 from tests.contract.everywhere import talk
-from tests.contract.talking import request, state, until
+from tests.contract.talking import Talk, request, state, until
 from tests.contract.test_subscribing import streams_are
 from transports.jsonrpc import codec
 
@@ -164,9 +164,14 @@ def test_a_client_that_stops_reading(places: Places) -> None:
 
 async def memory(places: Places) -> float:
     """Resident bytes of the adapter."""
+    return await figure(places, "adapter", "process_resident_memory_bytes")
+
+
+async def figure(places: Places, process: str, name: str) -> float:
+    """One of a process's own metrics."""
     async with httpx.AsyncClient(trust_env=False) as http:
-        text = (await http.get(places.metrics["adapter"])).text
-    line = next(x for x in text.splitlines() if x.startswith("process_resident_memory_bytes"))
+        text = (await http.get(places.metrics[process])).text
+    line = next(x for x in text.splitlines() if x.startswith(f"{name} "))
     return float(line.split()[1])
 
 
@@ -209,6 +214,63 @@ def test_leaving_is_noticed_at_once(places: Places) -> None:
             await caller.cancel(task.id)
 
     run(main())
+
+
+def test_connections_that_break(places: Places) -> None:
+    """ML04 (short): 200 connections to each listener that end without a goodbye, in the middle of
+    a head, a body or a stream: open files go back, and events are as quick as before."""
+
+    async def main() -> None:
+        async with talk(DOORS[0], places) as caller:
+            task = await caller.send("wait /nonexistent", immediate=True)
+            path = f"/{caller.tenant}/tasks/{task.id}:subscribe"
+            stream = f"GET {path} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n".encode()
+            starts = [
+                (address(places), b"POST / HTTP/1.1\r\nHost:"),
+                (address(places), b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"),
+                (address(places), stream),
+                (address(places), b""),
+                (native(places), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+                (native(places), b"\x00" * 9),
+            ]
+            before, pace = await files(places), await quickness(caller)
+
+            async def visit(number: int) -> None:
+                where, data = starts[number % len(starts)]
+                _, writer = await asyncio.open_connection(*where)
+                writer.write(data)
+                await asyncio.sleep(0.02)
+                writer.transport.abort()
+
+            for _ in range(12):
+                await asyncio.gather(*map(visit, range(100)))
+
+            async def is_back() -> bool:
+                return await files(places) <= before + 4
+
+            await until(is_back, 10)
+            assert await quickness(caller) < max(0.25, 3 * pace)
+            await caller.cancel(task.id)
+
+    run(main())
+
+
+async def files(places: Places) -> float:
+    """Open files of both processes."""
+    return sum([await figure(places, name, "process_open_fds") for name in ("core", "adapter")])
+
+
+async def quickness(caller: Talk) -> float:
+    """Seconds that a stream of 100 events takes."""
+    started = time.monotonic()
+    assert len(await caller.stream("burst 100")) == 103
+    return time.monotonic() - started
+
+
+def native(places: Places) -> tuple[str, int]:
+    """Host and port of native gRPC."""
+    host, port = places.grpc.split(":")
+    return host, int(port)
 
 
 def address(places: Places) -> tuple[str, int]:

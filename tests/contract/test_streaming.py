@@ -162,8 +162,8 @@ def test_late_updates_are_dropped(places: Places) -> None:
 
 
 def test_an_agent_that_fails(places: Places) -> None:
-    """GR03, SS03, S176: an exception of the agent makes a FAILED task as the last event, a typed
-    one with its own text; nothing of another one's text leaves the process."""
+    """GR03, SS03, D30, S176: an exception of the agent makes a FAILED task as the last event, a
+    typed one with its own text; nothing of another one's text leaves the process."""
 
     async def behaviour(caller: Talk) -> list[object]:
         outcomes: list[object] = []

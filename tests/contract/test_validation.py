@@ -79,8 +79,8 @@ def _is_refused(failure: Failure, fields: list[str]) -> None:
 
 
 def test_sends(places: Places) -> None:
-    """LC09, S49, S95, R8: each flaw of a message, unary and streaming: InvalidParams with the
-    field in BadRequest and in the text, and no task made."""
+    """LC09, S49, S59, S95, D22, D27, R8: each flaw of a message, unary and streaming: InvalidParams
+    with the field in BadRequest and in the text, and no task made."""
 
     async def behaviour(caller: Talk) -> dict[str, list[Failure]]:
         failures = {}
