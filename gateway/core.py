@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 GC_THRESHOLD = 20_000
 """Allocations between two looks for garbage; Python's 700 would look hundreds of times a second
 for cycles that this code does not make."""
+LEAVING_PAUSE = 0.1
+LEAVING_LIMIT = 45.0
+"""Seconds to wait for a state directory whose core is stopping; less than the supervisor waits
+for this process."""
 HAND_OVER = 0.5
 """Seconds after the doors' last request at which it has arrived here."""
 
@@ -76,7 +80,7 @@ class Core:
 
     async def _start(self) -> Mapping[str, Any]:
         config = self._config
-        self._state_dir.acquire()
+        await self._claim_state_dir()
         self._access = from_config(config.access)
         agent = self._load_agent()
         card = Card(
@@ -113,6 +117,22 @@ class Core:
         await self._monitor.start()
         self._state_dir.describe([f"grpc {address}" for address in addresses])
         return {"doors": {"grpc": addresses}} if addresses else {}
+
+    async def _claim_state_dir(self) -> None:
+        """Wait for a core that is on its way out, such as one whose supervisor was killed."""
+        end = time.monotonic() + LEAVING_LIMIT
+        is_told = False
+        while True:
+            try:
+                self._state_dir.acquire()
+                return
+            except StateDirError as error:
+                if not error.is_passing or time.monotonic() > end:
+                    raise
+                if not is_told:
+                    logger.info("waiting: %s", error)
+                    is_told = True
+            await asyncio.sleep(LEAVING_PAUSE)
 
     def _load_agent(self) -> Agent:
         config = self._config
@@ -186,6 +206,7 @@ class Core:
     async def drain(self, grace: float) -> None:
         """Close the native listener, and let calls end: those on links, too, once adapters have
         handed over what they had taken."""
+        self._state_dir.describe((), is_leaving=True)
         if self._public:
             await self._public.drain()
         if self._service and self._draining is None:
@@ -198,6 +219,7 @@ class Core:
     async def stop(self, grace: float) -> None:
         """Let calls end, then turns that nobody waits for, then close the store."""
         end = time.monotonic() + grace
+        self._state_dir.describe((), is_leaving=True)
 
         def left() -> float:
             return max(0.0, end - time.monotonic())

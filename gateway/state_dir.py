@@ -14,6 +14,9 @@ from gateway.config import Address
 class StateDirError(Exception):
     """The directory cannot be used; the text says why and what to do."""
 
+    is_passing = False
+    """Whether its holder is about to give it back."""
+
 
 class StateDir:
     """The lock of a state directory; goes with the process, however that ends."""
@@ -35,21 +38,26 @@ class StateDir:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = _read(file)
+            owner, is_leaving = _read(file)
             file.close()
-            raise StateDirError(
+            refusal = StateDirError(
                 f"the state directory {self._path} is in use by {owner}; stop that, or give "
                 "another by --state-dir"
-            ) from None
+            )
+            refusal.is_passing = is_leaving
+            raise refusal from None
         self._file = file
         self.describe(())
 
-    def describe(self, addresses: Sequence[str]) -> None:
-        """Say in the lock where the core listens, for those who find it held."""
-        assert self._file is not None
+    def describe(self, addresses: Sequence[str], *, is_leaving: bool = False) -> None:
+        """Say in the lock where the core listens, for those who find it held; `is_leaving`: that
+        it ends what it has begun and goes."""
+        if self._file is None:
+            return
         self._file.seek(0)
         self._file.truncate()
-        json.dump({"pid": os.getpid(), "addresses": list(addresses)}, self._file)
+        about = {"pid": os.getpid(), "addresses": list(addresses), "leaving": is_leaving}
+        json.dump(about, self._file)
         self._file.flush()
 
     def release(self) -> None:
@@ -59,14 +67,18 @@ class StateDir:
             self._file = None
 
 
-def _read(file: IO[str]) -> str:
+def _read(file: IO[str]) -> tuple[str, bool]:
+    """Who holds it, and whether that one is leaving."""
     try:
         file.seek(0)
         owner = json.load(file)
+        if owner.get("leaving"):
+            return f"process {owner['pid']}, which is stopping", True
         addresses = ", ".join(owner["addresses"])
-        return f"process {owner['pid']}" + (f", which listens on {addresses}" if addresses else "")
-    except (ValueError, KeyError, TypeError):
-        return "another core"
+        text = f"process {owner['pid']}" + (f", which listens on {addresses}" if addresses else "")
+        return text, False
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "another core", False
 
 
 def claim_link_folder(address: Address) -> None:

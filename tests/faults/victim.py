@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import socket
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -137,6 +138,22 @@ def victim(
         yield found
     finally:
         found.end()
+
+
+@contextmanager
+def relaunch(folder: Path) -> Iterator[Victim]:
+    """Start the gateway of this folder once more, as it was configured."""
+    found = Victim(start(command(folder)))
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def command(folder: Path) -> list[str]:
+    """The command line of the gateway of this folder."""
+    config = str(folder / "gateway.json")
+    return [sys.executable, "-m", "gateway.cli", "serve", "--config", config]
 
 
 def doors() -> dict[str, Any]:
