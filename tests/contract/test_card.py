@@ -47,8 +47,8 @@ def test_the_card(http: httpx.Client) -> None:
 
 
 def test_its_interfaces_are_open(places: Places, http: httpx.Client) -> None:
-    """S29, S35, S44, D12, R3, R4: one entry for each open door, JSON-RPC first, and each is served
-    at exactly the URL that it names."""
+    """S29, S35, S44, D12, R3, R4, R34: one entry for each open door, JSON-RPC first, and each is
+    served at exactly the URL that it names."""
     entries = http.get(CARD).json()["supportedInterfaces"]
     assert [e["protocolBinding"] for e in entries] == ["JSONRPC", "HTTP+JSON", "GRPC"]
     assert {e["protocolVersion"] for e in entries} == {"1.0"}
@@ -89,7 +89,7 @@ def test_its_capabilities_are_true(places: Places, http: httpx.Client) -> None:
 
 
 def test_the_link_has_the_same(places: Places, http: httpx.Client) -> None:
-    """S43, R2: every adapter is told the card that is served."""
+    """S20, S43, R2: every adapter is told the card that is served."""
 
     async def main() -> Any:
         client = CoreClient(places.link, door="contract", secret=places.secret.encode())
@@ -173,8 +173,8 @@ def test_health(http: httpx.Client) -> None:
 
 
 def test_a_configured_card(tmp_path: Path) -> None:
-    """S16, S17, S18, S29: a card of one's own is served with what is true of the gateway: its own
-    addresses and capabilities; skills, provider and media types are as written, and they are
+    """S16, S17, S18, S29, S40: a card of one's own is served with what is true of the gateway: its
+    own addresses and capabilities; skills, provider and media types are as written, and they are
     the media types that are taken."""
     card = {
         "name": "Painter",

@@ -123,8 +123,8 @@ def test_bodies_that_are_too_large(places: Places) -> None:
 
 
 def test_rest_paths(wire: Wire) -> None:
-    """S42, R39, R40: ids are percent-encoded in paths, tenants stand before them, and a body may
-    not say otherwise."""
+    """S34, S42, R39, R40: ids are percent-encoded in paths, tenants stand before them, and a body
+    may not say otherwise."""
     body = {"message": {**MESSAGE, "parts": [{"text": "ask"}]}}
     for tenant in ("", "/plain", "/a%2Fb", "/%C3%A4"):
         sent = wire.post(f"{tenant}/message:send", body)

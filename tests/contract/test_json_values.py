@@ -44,8 +44,8 @@ BAD_MESSAGES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("change", "field"), BAD_MESSAGES)
 def test_messages(wire: Wire, change: Any, field: str) -> None:
-    """LC09, PB05, PB13, R8: a message that is wrong is refused with the field, at JSON-RPC and at
-    REST with the same text, and nothing is made of it."""
+    """LC09, PB05, PB13, S59, R8: a message that is wrong is refused with the field, at JSON-RPC and
+    at REST with the same text, and nothing is made of it."""
     tenant = "of-bad-messages"
     body = {"message": {**MESSAGE, **change}, "tenant": tenant}
     rpc = wire.rpc("SendMessage", body)

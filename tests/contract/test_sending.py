@@ -252,7 +252,8 @@ def test_accepted_and_sent_media_types(places: Places) -> None:
 
 
 def test_the_agent_sees_the_same_call(places: Places) -> None:
-    """R11, S43: message, configuration, tenant, extensions and caller reach the agent alike."""
+    """R11, R35, S43: message, configuration, tenant, extensions and caller reach the agent
+    alike."""
 
     async def behaviour(caller: Talk) -> object:
         made = request("dump", accepted_output_modes=["text/plain"], history_length=3)

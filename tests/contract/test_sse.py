@@ -56,7 +56,7 @@ def value(block: str) -> Any:
 @BINDINGS
 @pytest.mark.parametrize("accept", ["text/event-stream", "*/*", "application/json", ""])
 def test_format(http: httpx.Client, path: str, body: Any, accept: str) -> None:
-    """SS01, S66, S83, R36: an id, one line of data and a blank line for each event, whatever
+    """SS01, S66, S83, D3, R36: an id, one line of data and a blank line for each event, whatever
     Accept says; headers that keep caches and proxies out."""
     answer = http.post(path, content=body("slow 3 10"), headers={"accept": accept})
     assert answer.status_code == 200
