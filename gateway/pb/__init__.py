@@ -10,6 +10,8 @@ from typing import Any
 
 from a2a.types.a2a_pb2 import (
     DESCRIPTOR,
+    TASK_STATE_SUBMITTED,
+    TASK_STATE_UNSPECIFIED,
     AgentCapabilities,
     AgentCard,
     AgentExtension,
@@ -106,6 +108,8 @@ __all__ = [
     "INTERRUPTED_STATES",
     "METHODS",
     "SERVICE_NAME",
+    "TASK_STATE_SUBMITTED",
+    "TASK_STATE_UNSPECIFIED",
     "TERMINAL_STATES",
     "APIKeySecurityScheme",
     "AgentCapabilities",

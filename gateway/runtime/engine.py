@@ -268,6 +268,8 @@ class Runtime:
         live.turn = None
         while live.queue and live.turn is None:
             self._next_turn(live)
+        # what the agent did last need not wait for the loop to come round
+        live.flush()
         live.wake()
         self.release(live)
 

@@ -10,6 +10,7 @@ import time
 from gateway.ids import new_id
 from gateway.pb import (
     INTERRUPTED_STATES,
+    TASK_STATE_UNSPECIFIED,
     TERMINAL_STATES,
     Artifact,
     Message,
@@ -18,7 +19,6 @@ from gateway.pb import (
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
-    TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
     Timestamp,
@@ -31,20 +31,10 @@ SETTLED_STATES = TERMINAL_STATES | INTERRUPTED_STATES
 class Head:
     """One task with an index of its artifacts. Owns `task`; callers copy what they give away."""
 
-    __slots__ = ("_artifacts", "state", "status_us", "task")
+    __slots__ = ("_artifacts", "is_settled", "is_terminal", "state", "status_us", "task")
 
     def __init__(self, task: Task) -> None:
         self._take(task)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the task can never change again."""
-        return self.state in TERMINAL_STATES
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the task is terminal or waits for its client."""
-        return self.state in SETTLED_STATES
 
     def apply_status(self, event: TaskStatusUpdateEvent) -> None:
         """Take a status over; the message of the one before moves into the history."""
@@ -113,7 +103,7 @@ class Head:
 
     def _is_new_status(self, status: TaskStatus) -> bool:
         # an agent that hands back the task it was given does not set a status
-        if status.state == TaskState.TASK_STATE_UNSPECIFIED:
+        if status.state == TASK_STATE_UNSPECIFIED:
             return False
         own = self.task.status
         if status.state != own.state:
@@ -121,8 +111,13 @@ class Head:
         return status.HasField("message") and status.message != own.message
 
     def _note_status(self) -> None:
-        self.state: int = self.task.status.state
-        self.status_us = to_us(self.task.status.timestamp)
+        status = self.task.status
+        self.state: int = status.state
+        self.is_terminal = self.state in TERMINAL_STATES
+        """Whether the task can never change again."""
+        self.is_settled = self.state in SETTLED_STATES
+        """Whether the task is terminal or waits for its client."""
+        self.status_us = to_us(status.timestamp)
 
 
 def _extend(known: Artifact, chunk: Artifact) -> None:

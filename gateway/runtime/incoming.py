@@ -8,12 +8,13 @@ Ids that the agent left out are filled in, so that everything in a task carries 
 from gateway.errors import InvalidAgentResponseError
 from gateway.ids import new_id
 from gateway.pb import (
+    TASK_STATE_SUBMITTED,
+    TASK_STATE_UNSPECIFIED,
     Message,
     Role,
     SendMessageResponse,
     Task,
     TaskArtifactUpdateEvent,
-    TaskState,
     TaskStatusUpdateEvent,
 )
 from gateway.runtime.head import stamp
@@ -32,7 +33,7 @@ def check_status(event: TaskStatusUpdateEvent, task_id: str, context_id: str) ->
     """A status update; gets its time where it has none."""
     _own_event(event, task_id, context_id)
     status = event.status
-    if status.state == TaskState.TASK_STATE_UNSPECIFIED:
+    if status.state == TASK_STATE_UNSPECIFIED:
         raise InvalidAgentResponseError("a status needs a state")
     stamp(status)
     if status.HasField("message"):
@@ -46,8 +47,8 @@ def check_task(event: Task, task_id: str, context_id: str) -> None:
     if not event.context_id:
         event.context_id = context_id
     _check_ids(event.id, event.context_id, task_id, context_id)
-    if event.status.state == TaskState.TASK_STATE_UNSPECIFIED:
-        event.status.state = TaskState.TASK_STATE_SUBMITTED
+    if event.status.state == TASK_STATE_UNSPECIFIED:
+        event.status.state = TASK_STATE_SUBMITTED
     stamp(event.status)
     for message in event.history:
         _own_message(message, task_id, context_id)
@@ -64,7 +65,7 @@ def new_task(event: Task | None, message: Message) -> Task:
     else:
         task.id = message.task_id
         task.context_id = message.context_id
-        task.status.state = TaskState.TASK_STATE_SUBMITTED
+        task.status.state = TASK_STATE_SUBMITTED
         stamp(task.status)
     if all(known.message_id != message.message_id for known in task.history):
         task.history.append(message)

@@ -30,9 +30,11 @@ class Journal:
         self._runner: asyncio.Task[None] | None = None
 
     def write(self, write: Write, done: Done) -> None:
-        """Store `write`; writes are stored in the order given."""
-        self._waiting.append((write, done))
-        if self._runner is None:
+        """Store `write`; writes are stored in the order given. `done` may be called at once."""
+        if self._runner is not None:
+            self._waiting.append((write, done))
+        elif not self._commit_now(write, done):
+            self._waiting.append((write, done))
             self._runner = asyncio.create_task(self._run())
 
     async def store(self, write: Write) -> None:
@@ -73,10 +75,19 @@ class Journal:
                 await self._commit([entry])
             return
         for _, done in batch:
-            try:
-                done(error)
-            except Exception:
-                logger.exception("a write's continuation failed")
+            _tell(done, error)
+
+    def _commit_now(self, write: Write, done: Done) -> bool:
+        started = time.perf_counter()
+        try:
+            if not self._store.commit_now((write,)):
+                return False
+        except StoreError as error:
+            _tell(done, error)
+            return True
+        self._observe(time.perf_counter() - started, 1)
+        _tell(done, None)
+        return True
 
     async def _try(self, writes: list[Write]) -> StoreError | None:
         try:
@@ -87,3 +98,10 @@ class Journal:
             logger.exception("the store failed in a way that it should not")
             return StoreError(f"{type(error).__name__} in the store")
         return None
+
+
+def _tell(done: Done, error: StoreError | None) -> None:
+    try:
+        done(error)
+    except Exception:
+        logger.exception("a write's continuation failed")

@@ -50,7 +50,7 @@ class LiveTask:
     """One task while something is going on with it: a turn, a reader, a write."""
 
     __slots__ = (
-        "_events_version",
+        "_flight_bytes",
         "_flight_version",
         "_flush_due",
         "_in_flight",
@@ -112,6 +112,7 @@ class LiveTask:
         self._pending_bytes = 0
         self._in_flight: Write | None = None
         self._flight_version = 0
+        self._flight_bytes = 0
         self._flush_due = False
         self._is_status_due = self._is_snapshot_due = False
         self._row_due: LiveTurn | None = None
@@ -282,7 +283,7 @@ class LiveTask:
             return
         self._touch()
         turn.begin_version = self.version
-        self._flush()
+        self.flush()
 
     def _needs_row(self, turn: LiveTurn) -> bool:
         return bool(turn.row.key) or self.runtime.store.is_durable
@@ -343,9 +344,9 @@ class LiveTask:
         self.version += 1
         if not self._flush_due and self._in_flight is None:
             self._flush_due = True
-            self.runtime.loop.call_soon(self._flush)
+            self.runtime.loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write what has changed, unless a write is under way: then it follows that one."""
         self._flush_due = False
         if self._in_flight is not None or self.saved_version == self.version or self.is_broken:
@@ -399,7 +400,7 @@ class LiveTask:
             self.is_stored = True
             self.saved_state = write.task.state
         if write.events:
-            self.tail.extend(write.events)
+            self.tail.extend(write.events, self._flight_bytes)
         self._note_saved(self._flight_version)
 
     def _note_saved(self, version: int) -> None:
@@ -410,7 +411,7 @@ class LiveTask:
             self.runtime.start_turn(turn)
         self.wake()
         if self.saved_version != self.version:
-            self._flush()
+            self.flush()
         elif self.turn is None:
             self.runtime.release(self)
 

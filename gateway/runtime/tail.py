@@ -19,11 +19,11 @@ class Tail:
         self._events: list[LogEvent] = []
         self._bytes = 0
 
-    def extend(self, events: Sequence[LogEvent]) -> None:
-        """Add newer events; the oldest leave."""
+    def extend(self, events: Sequence[LogEvent], size: int) -> None:
+        """Add newer events with `size` bytes of payloads; the oldest leave."""
         self._events.extend(events)
         self.last = events[-1].seq
-        self._bytes += sum(len(event.payload) for event in events)
+        self._bytes += size
         if len(self._events) > 2 * EVENTS or self._bytes > 2 * BYTES:
             self._trim()
 

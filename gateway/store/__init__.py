@@ -135,6 +135,11 @@ class Store(Protocol):
     async def close(self) -> None:
         """Give it back; a second call does nothing."""
 
+    def commit_now(self, writes: Sequence[Write]) -> bool:
+        """`commit` for a store that never waits: True once it is done. False where `commit` has
+        to be awaited; nothing was done then."""
+        return False
+
     async def commit(self, writes: Sequence[Write]) -> None:
         """Store all of them or none; durable when it returns. One write that is refused refuses
         them all: commit them one by one to find it."""

@@ -132,6 +132,9 @@ class MemoryStore(Store):
     # -- writing
 
     async def commit(self, writes: Sequence[Write]) -> None:
+        self.commit_now(writes)
+
+    def commit_now(self, writes: Sequence[Write]) -> bool:
         self._check(writes)
         for write in writes:
             if write.turn is not None:
@@ -143,6 +146,7 @@ class MemoryStore(Store):
                 self._add_events(write.scope, write.task_id, payloads)
             if write.ended_turn:
                 self._drop_turn(write.ended_turn)
+        return True
 
     def _check(self, writes: Sequence[Write]) -> None:
         """Refuse what cannot be stored before anything is changed."""
