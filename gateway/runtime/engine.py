@@ -70,6 +70,8 @@ class Runtime:
         """Tasks whose failure is not stored yet: they take nothing new."""
         self.keys = Keys(self)
         self._queued = 0
+        self._starting: set[LiveTurn] = set()
+        """Turns whose record is being stored: they take a place as soon as it is."""
         self._background: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
@@ -122,8 +124,9 @@ class Runtime:
 
     @property
     def waiting_turns(self) -> int:
-        """Turns that wait for their agent."""
-        return self.runner.waiting + self._queued
+        """Turns that wait for their agent, or will when their record is stored."""
+        free = max(0, self.options.running - len(self.runner.running))
+        return self.runner.waiting + self._queued + max(0, len(self._starting) - free)
 
     @property
     def live_tasks(self) -> int:
@@ -192,6 +195,7 @@ class Runtime:
         if self.options.exclusive:
             self.contexts.enter(live.scope, live.context_id)
         if live.turn is None:
+            self._starting.add(turn)
             live.begin(turn)
             return
         live.queue.append(turn)
@@ -224,13 +228,17 @@ class Runtime:
                 )
         else:
             self._check_context(live.scope, live.context_id)
-        self._check_room()
+        self._check_room(has_to_wait=live.turn is not None)
 
     def _check_context(self, scope: Scope, context_id: str) -> None:
         if self.options.exclusive and self.contexts.is_busy(scope, context_id):
             raise UnsupportedOperationError(BUSY)
 
-    def _check_room(self) -> None:
+    def _check_room(self, *, has_to_wait: bool = False) -> None:
+        """Refuse a turn that would wait, for its task or for a place, where enough do."""
+        taken = self.running_turns + len(self._starting)
+        if not has_to_wait and taken < self.options.running:
+            return
         waiting = self.waiting_turns
         if waiting >= self.options.waiting:
             raise ResourceExhaustedError(
@@ -257,10 +265,12 @@ class Runtime:
 
     def start_turn(self, turn: LiveTurn) -> None:
         """The turn's record is stored: its agent may start."""
+        self._starting.discard(turn)
         self.runner.start(turn)
 
     def _turn_ended(self, turn: LiveTurn) -> None:
         live = turn.live
+        self._starting.discard(turn)
         if turn.row.key:
             _ = self._spawn(self.keys.forget(turn))
         if self.options.exclusive:
@@ -277,6 +287,7 @@ class Runtime:
         turn = live.queue.popleft()
         self._queued -= 1
         if turn.failure is None and not live.is_terminal and not live.is_broken:
+            self._starting.add(turn)
             live.begin(turn, is_row_stored=True)
             return
         turn.failure = turn.failure or UnsupportedOperationError(

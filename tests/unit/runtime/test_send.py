@@ -294,6 +294,32 @@ def test_limits_refuse_and_never_lose() -> None:
     run(main())
 
 
+def test_limits_hold_for_messages_that_come_together() -> None:
+    """S114, S185: what is being recorded counts; who needs not wait is not refused because others
+    do, and no room to wait in does not mean no room at all."""
+
+    async def main() -> None:
+        for waiting in (0, 2):
+            gate = Gate()
+
+            async def work(turn: Turn, gate: Gate = gate) -> None:
+                await gate.wait()
+                await echo(turn)
+
+            async with running(ScriptedAgent(work), running=2, waiting=waiting) as runtime:
+                sends = [runtime.send(call(), say(mid=f"m{n}")) for n in range(6)]
+                sent = await asyncio.gather(*sends, return_exceptions=True)
+                taken = [one for one in sent if not isinstance(one, BaseException)]
+                refused = [one for one in sent if isinstance(one, ResourceExhaustedError)]
+                assert (len(taken), len(refused)) == (2 + waiting, 4 - waiting)
+                await until(lambda: runtime.running_turns == 2)
+                gate.opened.set()
+                for one in taken:
+                    await one.outcome(True)
+
+    run(main())
+
+
 def test_referenced_tasks_reach_the_agent_when_the_caller_may_see_them() -> None:
     """S60, S100."""
 
