@@ -141,3 +141,20 @@ def test_cancel_against_completion(places: Places) -> None:
             assert state(await caller.get(task.id)) == expected
 
     run(main())
+
+
+def test_messages_that_wait(places: Places) -> None:
+    """D32, S81, S100: a cancel ends the task for the messages that wait for it, too."""
+
+    async def behaviour(caller: Talk) -> list[str]:
+        task = await caller.send("wait /nonexistent", immediate=True)
+        waits = [
+            asyncio.create_task(failure_of(caller.call(method, request("x", task_id=task.id))))
+            for method in ("SendMessage", "SendStreamingMessage")
+        ]
+        queued = await caller.send("y", task_id=task.id, immediate=True)
+        assert state(queued) in ("SUBMITTED", "WORKING")
+        assert state(await caller.cancel(task.id)) == "CANCELED"
+        return [(await failure).row.reason for failure in waits]
+
+    assert everywhere(places, behaviour) == ["UNSUPPORTED_OPERATION"] * 2

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -38,24 +39,28 @@ def exclusive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=str)
-def test_running_and_waiting(tight: Places, door: Door) -> None:
-    """S114, D34, S185: two turns run, two wait, the fifth is refused at once and never silently,
-    and says when to come again; what waited runs in its turn."""
+def test_running_and_waiting(tight: Places, door: Door, tmp_path: Path) -> None:
+    """S114, D34, S185: two turns run, two wait, more are refused at once and never silently, with
+    when to come again; what waited runs in its turn."""
 
     async def main() -> None:
         async with talk(door, tight) as caller:
-            sends = [asyncio.create_task(caller.send("slow 2 250")) for _ in range(4)]
-            await busy(caller, 2)
+            path = tmp_path / "go"
+            sends = [asyncio.create_task(outcome_of(caller.send(f"wait {path}"))) for _ in range(6)]
+            ended = asyncio.as_completed(sends)
+            refused = [await next(ended), await next(ended)]
             for method in ("SendMessage", "SendStreamingMessage"):
-                started = time.monotonic()
-                failure = await failure_of(caller.call(method, request("echo")))
+                refused.append(await failure_of(caller.call(method, request("echo"))))
+            for failure in refused:
+                assert isinstance(failure, Failure)
                 assert failure.row.reason == "RESOURCE_EXHAUSTED"
                 assert failure.retry_after == 1.0
-                assert time.monotonic() - started < 0.4
-            # reading goes on
-            assert (await caller.list()).total_size >= 2
-            tasks = await asyncio.gather(*sends)
-            assert [state(task) for task in tasks] == ["COMPLETED"] * 4
+            # reading goes on; what waits is no task yet
+            await busy(caller, 2)
+            assert (await caller.list()).total_size == 2
+            path.write_text("done")
+            tasks = [await task for task in ended]
+            assert [state(task) for task in tasks if isinstance(task, Task)] == ["COMPLETED"] * 4
             assert state(await caller.send("echo")) == "COMPLETED"
 
     run(main())
@@ -71,16 +76,18 @@ async def busy(caller: Talk, number: int) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=str)
-def test_waiting_for_one_task(tight: Places, door: Door) -> None:
+def test_waiting_for_one_task(tight: Places, door: Door, tmp_path: Path) -> None:
     """D32, D34: one message waits for a task's turn, the next one is refused."""
 
     async def main() -> None:
         async with talk(door, tight) as caller:
-            task = await caller.send("ask-later 500", immediate=True)
+            path = tmp_path / "go"
+            task = await caller.send(f"ask-when {path}", immediate=True)
             waits = await caller.send("red", task_id=task.id, immediate=True)
             failure = await failure_of(caller.send("blue", task_id=task.id))
             assert failure.row.reason == "RESOURCE_EXHAUSTED"
             assert waits.id == task.id
+            path.write_text("now")
             assert text_of(await ended(caller, task.context_id)) == "You said: red"
 
     run(main())
@@ -127,12 +134,13 @@ def test_an_agent_that_ignores_cancel(tight: Places) -> None:
 # -- exclusive contexts ------------------------------------------------------------------
 
 
-def test_exclusive_contexts(exclusive: Places) -> None:
+def test_exclusive_contexts(exclusive: Places, tmp_path: Path) -> None:
     """D26, S92: while a turn of a context runs, another message of it is refused with a typed
     error; other contexts run side by side; afterwards it is served."""
 
     async def behaviour(caller: Talk) -> list[Failure]:
-        task = await caller.send("ask-later 400", context_id="one", immediate=True)
+        path = tmp_path / str(caller.door)
+        task = await caller.send(f"ask-when {path}", context_id="one", immediate=True)
         refused = [
             request("echo", context_id="one"),
             request("echo", task_id=task.id),
@@ -145,6 +153,8 @@ def test_exclusive_contexts(exclusive: Places) -> None:
         ]
         assert state(await caller.send("echo", context_id="two")) == "COMPLETED"
         async with aclosing(caller.subscribe(task.id)) as events:
+            await anext(events)
+            path.write_text("now")
             async for event in events:
                 if state(event.response.status_update) == "INPUT_REQUIRED":
                     break
@@ -188,7 +198,7 @@ def test_deadlines(places: Places) -> None:
             started = time.monotonic()
             made = request(kind, context_id=context)
             failure = await failure_of(caller.reply("SendMessage", made, 0.15))
-            assert 0.1 < time.monotonic() - started < 0.9
+            assert 0.1 < time.monotonic() - started < 2
             reasons.append(failure.row.reason)
             reasons.append(state(await ended(caller, context)))
         return reasons

@@ -236,7 +236,7 @@ def test_a_key_with_another_message(places: Places) -> None:
     after its end; keys of other tenants are no matter."""
 
     async def behaviour(caller: Talk) -> list[Failure]:
-        first = request("slow 5 60", immediate=True)
+        first = request("slow 5 100", immediate=True)
         task = (await caller.answer(first, idempotency_key="k")).task
         other = request("something else")
         failures = [await failure_of(caller.answer(other, idempotency_key="k"))]

@@ -2,15 +2,17 @@
 
 import asyncio
 from itertools import permutations
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from gateway.errors import Failure
 from gateway.pb import Message, Part, Role, Struct, Task
 from tests.conftest import run
 from tests.contract.doors import DOORS, Places
 from tests.contract.everywhere import everywhere, talks
-from tests.contract.talking import Talk, failure_of, request, state
+from tests.contract.talking import Talk, failure_of, outcome_of, request, state, text_of
 
 KINDS = ("hello", "ask", "auth", "reject no", "raise 1", "message hi", "values")
 
@@ -148,20 +150,25 @@ def test_a_dialogue_over_several_doors(places: Places, first: object) -> None:
     run(main())
 
 
-def test_a_message_to_a_task_whose_turn_runs_waits(places: Places) -> None:
+def test_a_message_to_a_task_whose_turn_runs_waits(places: Places, tmp_path: Path) -> None:
     """D32: it becomes the next turn; a task that ends meanwhile refuses it."""
 
     async def behaviour(caller: Talk) -> list[object]:
-        task = await caller.send("slow 4 50", immediate=True)
-        late = await failure_of(caller.send("and then?", task_id=task.id))
-        busy = await caller.send("ask-later 200", immediate=True)
-        assert state(busy) in ("SUBMITTED", "WORKING")
-        done = await caller.send("red", task_id=busy.id)
-        return [late, state(done), [m.parts[0].text for m in done.history]]
+        path = tmp_path / str(caller.door)
+        ends = await caller.send(f"wait {path}", immediate=True)
+        asks = await caller.send(f"ask-when {path}", immediate=True)
+        late = asyncio.create_task(failure_of(caller.send("and then?", task_id=ends.id)))
+        answer = await caller.send("red", task_id=asks.id, immediate=True)
+        assert state(answer) == state(await caller.get(asks.id)) == "WORKING"
+        path.write_text("go")
+        events = [event async for event in caller.subscribe(asks.id)]
+        assert state(events[-1].response.status_update) == "COMPLETED"
+        done = await caller.get(asks.id)
+        return [await late, state(done), [m.parts[0].text for m in done.history[1:]]]
 
     late, after, said = everywhere(places, behaviour)
     assert late.row.reason == "UNSUPPORTED_OPERATION"  # type: ignore[attr-defined]
-    assert (after, said) == ("COMPLETED", ["ask-later 200", "Which colour?", "red"])
+    assert (after, said) == ("COMPLETED", ["Which colour?", "red"])
 
 
 def test_refused_follow_ups(places: Places) -> None:
@@ -301,3 +308,27 @@ def test_a_message_that_was_answered_is_kept_as_sent(places: Places) -> None:
         return message
 
     everywhere(places, behaviour)
+
+
+def test_two_answers_to_one_question(places: Places) -> None:
+    """D32, R23: of answers that come by all doors at once one is heard; the others wait, find the
+    task ended, are refused, and leave no trace in it."""
+
+    async def main() -> None:
+        async with talks(places) as callers:
+            for _ in range(5):
+                task = await callers[0].send("ask")
+                sends = [
+                    outcome_of(caller.send(str(caller.door), task_id=task.id)) for caller in callers
+                ]
+                outcomes = await asyncio.gather(*sends)
+                failures = [o for o in outcomes if isinstance(o, Failure)]
+                [done] = [o for o in outcomes if not isinstance(o, Failure)]
+                assert {f.row.reason for f in failures} == {"UNSUPPORTED_OPERATION"}
+                stored = await callers[-1].get(task.id)
+                assert stored == done
+                assert [m.parts[0].text for m in stored.history[:2]] == ["ask", "Which colour?"]
+                assert len(stored.history) == 3
+                assert text_of(stored) == f"You said: {stored.history[2].parts[0].text}"
+
+    run(main())

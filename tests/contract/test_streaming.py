@@ -72,7 +72,7 @@ def test_each_event_comes_at_once(places: Places) -> None:
 
     async def behaviour(caller: Talk) -> list[str]:
         seen = []
-        async with aclosing(caller.events("SendStreamingMessage", request("slow 3 400"))) as events:
+        async with aclosing(caller.events("SendStreamingMessage", request("slow 3 600"))) as events:
             async for event in events:
                 seen.append(event)
                 if event.response.HasField("artifact_update") and len(seen) == 3:

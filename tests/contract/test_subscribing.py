@@ -29,7 +29,7 @@ def test_the_task_first(places: Places) -> None:
     """S71, S73, R18: the current Task first, then what follows, to the end of the task."""
 
     async def behaviour(caller: Talk) -> str:
-        task_id = await started(caller, "slow 6 60")
+        task_id = await started(caller, "slow 6 100")
         events = await all_of(caller.subscribe(task_id))
         assert kinds(events)[0].startswith("task ")
         assert kinds(events)[-1] == "status_update COMPLETED"
@@ -94,7 +94,7 @@ def test_all_readers_see_the_same(places: Places) -> None:
 
     async def main() -> None:
         async with talks(places) as callers:
-            task_id = await started(callers[0], "slow 20 20")
+            task_id = await started(callers[0], "slow 20 60")
             readers = [asyncio.create_task(all_of(c.subscribe(task_id))) for c in callers * 2]
             for caller in callers:
                 async with aclosing(caller.subscribe(task_id)) as events:
@@ -125,7 +125,7 @@ def test_going_on_after_a_cut(places: Places, door: Door, other: Door) -> None:
         async with talks(places, doors=(door, other)) as (caller, second):
             seen: list[Event] = []
             async with aclosing(
-                caller.events("SendStreamingMessage", request("slow 8 30"))
+                caller.events("SendStreamingMessage", request("slow 8 60"))
             ) as events:
                 async for event in events:
                     seen.append(event)

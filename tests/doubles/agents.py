@@ -11,7 +11,7 @@ command, the rest its arguments (numbers may be left out); any other text is an 
     raise [K] [TEXT]     raises ValueError(TEXT) after K events
     refuse [K]           raises the SDK's ContentTypeNotSupportedError after K events
     ask                  INPUT_REQUIRED; the next message of the task completes it
-    ask-later [MS]       works MS milliseconds, then asks
+    ask-when PATH        works until the file exists, then asks
     auth                 AUTH_REQUIRED; the next message of the task completes it
     auth-wait [S]        AUTH_REQUIRED with the turn still running, completes after S seconds
     reject [TEXT]        REJECTED
@@ -141,9 +141,9 @@ async def ask(job: Job) -> None:
     await job.updater.requires_input(job.say("Which colour?"))
 
 
-async def ask_later(job: Job) -> None:
+async def ask_when(job: Job) -> None:
     await job.updater.start_work()
-    await asyncio.sleep(job.number(0, 200) / 1000)
+    await _exists(Path(job.words[0]))
     await ask(job)
 
 
@@ -200,9 +200,7 @@ async def tick(job: Job) -> None:
 async def wait(job: Job) -> None:
     path = Path(job.words[0])
     await job.updater.start_work(job.say("waiting"))
-    # the test is another process: a file is the event
-    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110
-        await asyncio.sleep(POLL_INTERVAL)
+    await _exists(path)
     await job.updater.complete(job.say(await asyncio.to_thread(path.read_text)))
 
 
@@ -287,7 +285,7 @@ COMMANDS: dict[str, Command] = {
     "raise": fail,
     "refuse": refuse,
     "ask": ask,
-    "ask-later": ask_later,
+    "ask-when": ask_when,
     "auth": auth,
     "auth-wait": auth_wait,
     "reject": reject,
@@ -401,6 +399,12 @@ async def _emit(job: Job, number: int) -> None:
         await job.queue.enqueue_event(_submitted(job.context))
     for i in range(number - 1):
         await job.chunk(i, f"chunk {i} ")
+
+
+async def _exists(path: Path) -> None:
+    # the test is another process: a file is the event
+    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110
+        await asyncio.sleep(POLL_INTERVAL)
 
 
 async def _rest(seconds: float) -> None:
