@@ -193,6 +193,7 @@ def test_deadlines(places: Places) -> None:
 
     async def behaviour(caller: Talk) -> list[str]:
         reasons = []
+        await caller.list()  # connecting takes time, too
         for kind in ("slow 4 100", "silent 0.4"):
             context = f"of-{kind.split()[0]}"
             started = time.monotonic()

@@ -17,9 +17,13 @@ from tests.contract.test_streaming import kinds
 from tests.contract.test_subscribing import all_of
 
 
+ONCE = request("echo once")
+
+
 def test_after_a_restart(tmp_path: Path) -> None:
     """ST05, ST07, PR01, S65, S182: finished tasks are as they were and cannot be followed;
-    interrupted ones can, and are answered by another door; the list is the same."""
+    interrupted ones can, and are answered by another door; the list is the same, and a send
+    repeated under its key is still the first one."""
 
     async def before() -> dict[str, list[str]]:
         async with talks(places) as callers:
@@ -28,6 +32,8 @@ def test_after_a_restart(tmp_path: Path) -> None:
                 mine = Talk(caller.door, caller._client, "tenant")
                 tasks = [await mine.send(kind) for kind in ("echo", "ask", "reject", "three")]
                 made[str(caller.door)] = [t.id for t in tasks]
+                keyed = await mine.answer(ONCE, idempotency_key=str(caller.door))
+                made[str(caller.door)].append(keyed.task.id)
             return made
 
     async def after(made: dict[str, list[str]]) -> None:
@@ -35,7 +41,9 @@ def test_after_a_restart(tmp_path: Path) -> None:
             callers = [Talk(c.door, c._client, "tenant") for c in others]
             for n, caller in enumerate(callers):
                 other = callers[(n + 1) % len(callers)]
-                done, asked, rejected, three = made[str(caller.door)]
+                done, asked, rejected, three, keyed = made[str(caller.door)]
+                again = await other.answer(ONCE, idempotency_key=str(caller.door))
+                assert again.task.id == keyed
                 states = [state(await caller.get(t)) for t in (done, asked, rejected, three)]
                 assert states == ["COMPLETED", "INPUT_REQUIRED", "REJECTED", "INPUT_REQUIRED"]
                 for ended in (done, rejected):
