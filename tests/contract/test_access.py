@@ -232,17 +232,17 @@ def test_tasks_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("nobody")
 
     async def make(caller: Talk) -> str:
-        return (await Talk(caller.door, caller._client).send("ask", context_id="nobodys")).id
+        return (await caller.as_other("").send("ask", context_id="nobodys")).id
 
     async def look(caller: Talk) -> None:
         for metadata in (ALICE, CAROL, DAVE):
-            someone = Talk(caller.door, caller._client, "", metadata)
+            someone = caller.as_other("", **metadata)
             for task_id in made:
                 failure = await failure_of(someone.get(task_id))
                 assert failure.row.reason == "TASK_NOT_FOUND"
             assert not (await someone.list()).tasks
         for empty in ({}, {"authorization": "Bearer"}, {"x-api-key": ""}, basic(":")):
-            nobody = Talk(caller.door, caller._client, "", empty)
+            nobody = caller.as_other("", **empty)
             check_challenge(await failure_of(nobody.list()))
 
     with serving(folder) as places:

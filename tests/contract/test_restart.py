@@ -16,7 +16,6 @@ from tests.contract.talking import Talk, failure_of, outcome_of, request, state,
 from tests.contract.test_streaming import kinds
 from tests.contract.test_subscribing import all_of
 
-
 ONCE = request("echo once")
 
 
@@ -29,7 +28,7 @@ def test_after_a_restart(tmp_path: Path) -> None:
         async with talks(places) as callers:
             made: dict[str, list[str]] = {}
             for caller in callers:
-                mine = Talk(caller.door, caller._client, "tenant")
+                mine = caller.as_other("tenant")
                 tasks = [await mine.send(kind) for kind in ("echo", "ask", "reject", "three")]
                 made[str(caller.door)] = [t.id for t in tasks]
                 keyed = await mine.answer(ONCE, idempotency_key=str(caller.door))
@@ -38,7 +37,7 @@ def test_after_a_restart(tmp_path: Path) -> None:
 
     async def after(made: dict[str, list[str]]) -> None:
         async with talks(places) as others:
-            callers = [Talk(c.door, c._client, "tenant") for c in others]
+            callers = [c.as_other("tenant") for c in others]
             for n, caller in enumerate(callers):
                 other = callers[(n + 1) % len(callers)]
                 done, asked, rejected, three, keyed = made[str(caller.door)]
@@ -73,7 +72,7 @@ def test_while_it_stops(tmp_path: Path) -> None:
 
     async def main() -> dict[str, object]:
         async with talks(places) as others:
-            callers = [Talk(c.door, c._client, "tenant") for c in others]
+            callers = [c.as_other("tenant") for c in others]
             waiting: dict[str, asyncio.Task[object]] = {}
             for caller in callers:
                 name = str(caller.door)
@@ -116,7 +115,7 @@ def test_while_it_stops(tmp_path: Path) -> None:
     with serving(tmp_path) as again:
 
         async def look(caller: Talk) -> list[str]:
-            mine = Talk(caller.door, caller._client, "tenant")
+            mine = caller.as_other("tenant")
             states = [state(t) for t in (await mine.list()).tasks]
             return sorted(set(states))
 
