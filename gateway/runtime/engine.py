@@ -320,10 +320,10 @@ class Runtime:
             loading = self._loading.get(key)
             if loading is None:
                 return await self._load(key)
-            try:
-                await asyncio.shield(loading)
-            except (TaskNotFoundError, StoreError):
-                break
+            await asyncio.wait([loading])
+            # where its loader was cancelled somebody else loads it
+            if not loading.cancelled() and (error := loading.exception()) is not None:
+                raise error
         raise TaskNotFoundError(f"Task not found: {task_id}")
 
     async def _load(self, key: tuple[Scope, str]) -> LiveTask:
@@ -334,13 +334,12 @@ class Runtime:
             if stored is None:
                 raise TaskNotFoundError(f"Task not found: {key[1]}")
             live = LiveTask.from_row(self, *stored)
-        except BaseException as error:
-            future.set_exception(
-                error
-                if isinstance(error, Exception)
-                else TaskNotFoundError(f"Task not found: {key[1]}")
-            )
-            future.exception()
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        except Exception as error:
+            future.set_exception(error)
+            future.exception()  # nobody else may be waiting for it
             raise
         finally:
             del self._loading[key]

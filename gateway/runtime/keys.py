@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from gateway.call import Call, Scope
-from gateway.errors import UnavailableError, ValidationError
+from gateway.errors import ValidationError
 from gateway.pb import SendMessageRequest
 from gateway.runtime.reading import Repeated, Sent
 from gateway.runtime.turn import LiveTurn
@@ -35,20 +35,23 @@ class Keys:
         where that was another request, and what `Runtime.begin` raises."""
         entry = (call.scope, call.idempotency_key)
         digest = _digest(request)
-        if known := self._under_way.get(entry):
+        while known := self._under_way.get(entry):
             _check(known[0], digest)
-            return await asyncio.shield(known[1])
+            await asyncio.wait([known[1]])
+            # where the first one was cancelled before it began, this one is the first
+            if not known[1].cancelled():
+                return known[1].result()
         first: First = self._runtime.loop.create_future()
         self._under_way[entry] = (digest, first)
         try:
             sent = await self._find_or_begin(call, request, digest)
-        except BaseException as error:
+        except asyncio.CancelledError:
             del self._under_way[entry]
-            first.set_exception(
-                error
-                if isinstance(error, Exception)
-                else UnavailableError("the first send under this key was given up; send again")
-            )
+            first.cancel()
+            raise
+        except Exception as error:
+            del self._under_way[entry]
+            first.set_exception(error)
             first.exception()  # nobody else may be waiting for it
             raise
         first.set_result(sent)

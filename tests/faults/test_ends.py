@@ -18,7 +18,7 @@ from tests.faults.victim import Victim, victim
 RUNS = 5000 if IS_LONG else 1000
 AT_ONCE = 8
 CHUNKS = 3
-WAVES = 10 if IS_LONG else 3
+WAVES = 10 if IS_LONG else 2
 WAVE = 1100
 """Tasks that end in one wave: enough for retention to look."""
 KEPT = 3

@@ -45,7 +45,7 @@ async def _rounds(gateway: Victim, folder: Path, chance: random.Random) -> None:
     slowest = 0.0
     while kills < KILLS and not ledger.complaints:
         for _ in range(min(BURST, KILLS - kills)):
-            await asyncio.sleep(chance.uniform(0.05, 1.2))
+            await asyncio.sleep(chance.uniform(0.05, 0.8))
             kills += _kill(gateway, chance)
         slowest = max(slowest, await back(gateway))
         async with Caller(gateway.addresses, chance.choice(DOORS)) as caller:

@@ -5,6 +5,7 @@ import random
 import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -173,7 +174,6 @@ async def _break_grpc(address: str, task_id: str) -> None:
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         method = METHODS["SendStreamingMessage"]
         request: SendMessageRequest = message("slow 3 20")
-        call = channel.unary_stream(method.path)(
-            request.SerializeToString(), metadata=(("a2a-version", "1.0"),)
-        )
+        start: Any = channel.unary_stream(method.path)
+        call = start(request.SerializeToString(), metadata=(("a2a-version", "1.0"),))
         await call.read()

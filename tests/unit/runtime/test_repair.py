@@ -10,7 +10,7 @@ from gateway.call import Scope
 from gateway.errors import InternalError, TaskNotFoundError, UnavailableError
 from gateway.pb import Message, Part, TaskState
 from gateway.runtime import Runtime, RuntimeOptions, engine, recovery
-from gateway.store import StoreError, TaskRow, Write
+from gateway.store import StoreError, TaskRow, TurnRow, Write
 from gateway.store.memory import MemoryStore
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, echo, status
@@ -154,9 +154,10 @@ def test_a_cancel_that_cannot_be_stored_says_so() -> None:
 
 
 class SlowReads(FaultyStore):
-    """Reads of one task wait for the test."""
+    """Reads of one task, or of one key, wait for the test."""
 
-    slow_id = ""
+    slow_id = slow_key = ""
+    failure: StoreError | None = None
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -165,7 +166,14 @@ class SlowReads(FaultyStore):
     async def task(self, scope: Scope, task_id: str) -> TaskRow | None:
         if task_id == self.slow_id:
             await self.gate.wait()
+            if self.failure is not None:
+                raise self.failure
         return await super().task(scope, task_id)
+
+    async def turn_by_key(self, scope: Scope, key: str) -> TurnRow | None:
+        if key == self.slow_key:
+            await self.gate.wait()
+        return await super().turn_by_key(scope, key)
 
 
 def test_a_task_has_one_writer_while_its_references_are_read() -> None:
@@ -324,5 +332,68 @@ def test_a_refused_reply_is_no_reply() -> None:
             assert answer.task.status.state == FAILED
             again = await (await runtime.send(call("key"), say())).outcome(True)
             assert again == answer
+
+    run(main())
+
+
+def test_a_reader_that_leaves_while_it_loads_takes_nobody_along() -> None:
+    """SS09: several come for one stored task; the first, who loads it, breaks off."""
+
+    async def main() -> None:
+        store = SlowReads()
+        async with running(ScriptedAgent(ask), store) as runtime:
+            task_id = (await runtime.send(call(), say())).task_id
+            await until(lambda: runtime.live_tasks == 1)
+            await until(lambda: runtime.live_tasks == 0)
+            store.slow_id = task_id
+            first = asyncio.create_task(runtime.subscribe(SCOPE, task_id))
+            await store.gate.reached.wait()
+            others = [asyncio.create_task(runtime.subscribe(SCOPE, task_id)) for _ in range(3)]
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait([first])
+            store.gate.opened.set()
+            for stream in await asyncio.gather(*others):
+                assert parse(await anext(stream))[0].task.id == task_id
+
+    run(main())
+
+
+def test_a_store_that_fails_is_not_a_task_that_is_missing() -> None:
+    async def main() -> None:
+        store = SlowReads()
+        async with running(ScriptedAgent(ask), store) as runtime:
+            task_id = (await runtime.send(call(), say())).task_id
+            await until(lambda: runtime.live_tasks == 1)
+            await until(lambda: runtime.live_tasks == 0)
+            store.slow_id = task_id
+            reads = [asyncio.create_task(runtime.live(SCOPE, task_id)) for _ in range(2)]
+            await store.gate.reached.wait()
+            store.failure = StoreError("the disk failed")
+            store.gate.opened.set()
+            for outcome in await asyncio.gather(*reads, return_exceptions=True):
+                assert isinstance(outcome, StoreError)
+
+    run(main())
+
+
+def test_a_first_send_that_is_given_up_leaves_its_key_to_the_second() -> None:
+    """The client of the first vanishes before the turn begins; its retry is there already."""
+
+    async def main() -> None:
+        store = SlowReads()
+        agent = ScriptedAgent(echo)
+        async with running(agent, store) as runtime:
+            store.slow_key = "key"
+            first = asyncio.create_task(runtime.send(call("key"), say()))
+            await store.gate.reached.wait()
+            second = asyncio.create_task(runtime.send(call("key"), say()))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait([first])
+            store.gate.opened.set()
+            answer = await (await second).outcome(True)
+            assert answer.task.status.state == COMPLETED
+            assert len(agent.turns) == 1
 
     run(main())
