@@ -55,8 +55,8 @@ drift: $(VENV)/dev
 bench: $(VENV)/dev ## ours against the SDK's server, side by side
 	$(BIN)/python -m benchmarks $(ARGS)
 
-faults: $(VENV)/dev ## kill, freeze and restart processes under load
-	$(BIN)/python -m pytest tests/faults $(ARGS)
+faults: $(VENV)/dev ## kill, freeze and stop processes under load, the long form of it
+	FAULTS=long $(BIN)/python -m pytest -s tests/faults $(ARGS)
 
 # The environment. A lock holds every wheel of every pinned version, so it serves each supported
 # Python on x86_64 and aarch64; the stamps make it install once.
