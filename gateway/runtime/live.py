@@ -8,6 +8,7 @@ the next, so that all events that are ready together share one row of the store.
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.call import Scope
@@ -304,6 +305,9 @@ class LiveTask:
         row = turn.row
         if not row.is_open:
             return
+        if self._in_flight is not None and self._in_flight.turn is row:
+            # what is on its way to the store must not change on the way
+            turn.row = row = replace(row)
         row.is_open = False
         if row.key and turn.failure is None:
             row.outcome = turn.reply.SerializeToString() if turn.reply is not None else b""

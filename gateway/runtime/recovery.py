@@ -28,18 +28,22 @@ REPAIR_DELAYS = (0.0, 0.05, 0.2, 1.0, 3.0)
 async def load(store: Store, scope: Scope, task_id: str) -> tuple[TaskRow, Head, int] | None:
     """A stored task: its row, its head with the whole log folded in, its last sequence number."""
     row = await store.task(scope, task_id)
-    if row is None:
-        return None
-    assert row.snapshot is not None
-    head = Head(Task.FromString(row.snapshot))
-    seq = row.snapshot_seq
-    while True:
-        batch = await store.events(scope, task_id, seq)
-        if not batch:
+    while row is not None:
+        assert row.snapshot is not None
+        head = Head(Task.FromString(row.snapshot))
+        seq = row.snapshot_seq
+        while batch := await store.events(scope, task_id, seq):
+            for event in batch:
+                head.replay(StreamResponse.FromString(event.payload))
+            seq = batch[-1].seq
+        if seq == row.snapshot_seq:
             return row, head, seq
-        for event in batch:
-            head.replay(StreamResponse.FromString(event.payload))
-        seq = batch[-1].seq
+        # where a turn ran between the two reads, its message is in the newer snapshot alone
+        again = await store.task(scope, task_id)
+        if again is not None and again.snapshot == row.snapshot:
+            return row, head, seq
+        row = again
+    return None
 
 
 async def fail_open_turns(store: Store) -> int:

@@ -2,6 +2,7 @@
 D28; ST16, PR01, PR03)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from gateway.call import Scope
 from gateway.errors import InternalError, TaskNotFoundError, UnavailableError
 from gateway.pb import Message, Part, TaskState
 from gateway.runtime import Runtime, RuntimeOptions, engine, recovery
-from gateway.store import StoreError, TaskRow, TurnRow, Write
+from gateway.store import LogEvent, StoreError, TaskRow, TurnRow, Write
 from gateway.store.memory import MemoryStore
 from tests.conftest import run
 from tests.doubles.scripted import Gate, ScriptedAgent, ask, echo, status
@@ -395,5 +396,79 @@ def test_a_first_send_that_is_given_up_leaves_its_key_to_the_second() -> None:
             answer = await (await second).outcome(True)
             assert answer.task.status.state == COMPLETED
             assert len(agent.turns) == 1
+
+    run(main())
+
+
+class Interrupted(FaultyStore):
+    """Does something once between the two reads of a task."""
+
+    between: Callable[[], Awaitable[None]] | None = None
+
+    async def events(
+        self, scope: Scope, task_id: str, after: int, limit: int = 256
+    ) -> list[LogEvent]:
+        between, self.between = self.between, None
+        if between is not None:
+            await between()
+        return await super().events(scope, task_id, after, limit)
+
+
+def test_a_turn_between_the_reads_of_a_task_is_seen_whole() -> None:
+    """S65: the row is read, a follow-up runs to its end, then the events are read."""
+
+    async def main() -> None:
+        store = Interrupted(MemoryStore())
+        async with running(ScriptedAgent(ask), store) as runtime:
+            task_id = (await runtime.send(call(), say())).task_id
+            await until(lambda: runtime.live_tasks == 1)
+            await until(lambda: runtime.live_tasks == 0)
+
+            async def answer() -> None:
+                await (await runtime.send(call(), say("b", task_id=task_id, mid="m2"))).outcome(
+                    True
+                )
+                await until(lambda: runtime.live_tasks == 0)
+
+            store.between = answer
+            seen = await runtime.task(SCOPE, task_id)
+            assert seen.status.state == COMPLETED
+            assert seen == await runtime.task(SCOPE, task_id)
+            assert "m2" in [message.message_id for message in seen.history]
+
+    run(main())
+
+
+def test_a_record_on_its_way_to_the_store_does_not_change() -> None:
+    """PR01: a turn goes on after AUTH_REQUIRED, and ends while the record of that is not stored:
+    a crash between the two writes has to find it open."""
+
+    async def main() -> None:
+        store = FaultyStore(MemoryStore())
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_AUTH_REQUIRED))
+            await gate.wait()
+            await turn.emit(status(WORKING))
+            await until(lambda: store.commits_waiting == 1)
+            await turn.emit(status(COMPLETED))
+
+        async with running(ScriptedAgent(work), store) as runtime:
+            sent = await runtime.send(call(), say())
+            await sent.outcome(True)
+            store.pause()
+            gate.opened.set()
+            await until(lambda: runtime.running_turns == 0)
+            store.go_on()
+            await collect(sent.events())
+            going_on = next(
+                write
+                for write in store.committed
+                if write.task is not None and write.task.state == WORKING
+            )
+            assert going_on.turn is not None
+            assert going_on.turn.is_open
+            assert await store.open_turns() == []
 
     run(main())
