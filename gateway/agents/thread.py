@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.agents import Agent, AgentError, Turn
+from gateway.agents.containment import contained
 from gateway.agents.input import call_on
 from gateway.pb import Event
 
@@ -114,7 +115,7 @@ class Passage(Turn):
     # the agent's side
 
     def begin(self, work: Work, context: contextvars.Context) -> None:
-        self._job = asyncio.get_running_loop().create_task(work(self), context=context)
+        self._job = asyncio.get_running_loop().create_task(contained(work(self)), context=context)
         self._job.add_done_callback(self._end)
 
     async def emit(self, event: Event) -> None:
@@ -212,8 +213,6 @@ class Passage(Turn):
             self._signal.set()
 
     def _finish(self, outcome: BaseException | None) -> None:
-        if isinstance(outcome, SystemExit | KeyboardInterrupt):
-            outcome = RuntimeError(f"the agent called for the end of the process: {outcome!r}")
         self._outcome = outcome
         self._is_done = True
         self._signal.set()

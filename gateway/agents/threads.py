@@ -53,7 +53,7 @@ class DaemonThreads(Executor):
                 try:
                     result = call()
                 except BaseException as error:
-                    future.set_exception(error)
+                    future.set_exception(_carried(error))
                 else:
                     future.set_result(result)
                     del result
@@ -61,3 +61,13 @@ class DaemonThreads(Executor):
             del job, future, call
             with self._lock:
                 self._spare += 1
+
+
+def _carried(error: BaseException) -> BaseException:
+    """The error in a form that a future takes: a loop's refuses `StopIteration`, which a bare
+    `next()` raises, and whoever waits for it would wait for ever."""
+    if not isinstance(error, StopIteration):
+        return error
+    carried = RuntimeError("the function raised StopIteration")
+    carried.__cause__ = error
+    return carried

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gateway import logs
 from gateway.agents import Agent
+from gateway.agents.containment import contained
 from gateway.errors import A2AError, InvalidAgentResponseError, UnavailableError, judge
 from gateway.pb import Task, TaskState
 from gateway.runtime.live import LiveTask
@@ -56,7 +57,7 @@ class Runner:
     async def _run(self, turn: LiveTurn) -> None:
         logs.begin_turn(turn.task_id)
         try:
-            await self._agent.run(turn)
+            await contained(self._agent.run(turn))
         except asyncio.CancelledError:
             assert turn.run_task is not None
             if turn.run_task.cancelling():
@@ -145,7 +146,7 @@ class Runner:
 
     async def _call_cancel(self, turn: LiveTurn) -> None:
         try:
-            await self._agent.cancel(turn)
+            await contained(self._agent.cancel(turn))
         except Exception:
             logger.warning("the agent's cancel failed", exc_info=True)
 

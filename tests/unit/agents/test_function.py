@@ -309,6 +309,16 @@ def test_an_agent_that_exits_ends_its_turn_only(is_async: bool) -> None:
         play(agent if is_async else plain)
 
 
+def test_a_stray_stop_iteration_comes_out() -> None:
+    """Of a bare `next()`: a future would not take it, and the turn would never end."""
+
+    def plain(input: Input) -> Any:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        play(plain)
+
+
 def test_the_session_is_shared_whatever_thread_the_function_runs_in() -> None:
     """S94: the memory of a context is the runtime's to keep and to drop."""
 

@@ -356,6 +356,24 @@ def test_a_failed_start_comes_out_and_leaves_no_thread() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_a_turn_that_raises_more_than_an_exception_leaves_the_thread_alone(
+    error: BaseException,
+) -> None:
+    async def body(turn: Turn) -> None:
+        if turn.request.message.parts[0].text == "bad":
+            raise error
+
+    async def main() -> None:
+        agent = await started(body)
+        with pytest.raises(RuntimeError, match="more than its turn"):
+            await agent.run(RecordingTurn("bad"))
+        await agent.run(RecordingTurn("good"))
+        await agent.stop()
+
+    run(main())
+
+
 def test_a_thread_that_ends_by_itself_fails_its_turns(caplog: pytest.LogCaptureFixture) -> None:
     async def body(turn: Turn) -> None:
         asyncio.get_running_loop().call_soon(exit_thread)

@@ -1,5 +1,7 @@
 """What becomes of a turn whose agent fails or breaks the rules (GR03, GR07, PR01, SS03, ST03)."""
 
+import asyncio
+
 import pytest
 
 from gateway.agents import Turn
@@ -133,5 +135,63 @@ def test_an_event_over_the_limit_fails_the_task_in_words() -> None:
             task = (await (await runtime.send(call(), say())).outcome(True)).task
             assert task.status.state == TaskState.TASK_STATE_FAILED
             assert "limit is 1000" in task.status.message.parts[0].text
+
+    run(main())
+
+
+class Outside(BaseException):
+    """A kind that a library made up, as test tools and other loops do."""
+
+
+BEYOND = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    Outside(),
+    BaseExceptionGroup("several", [KeyboardInterrupt(), ValueError()]),
+]
+
+
+@pytest.mark.parametrize("error", BEYOND, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_agent_that_raises_more_than_an_exception_ends_its_turn_only(
+    error: BaseException, has_begun: bool
+) -> None:
+    """GR03: the loop goes on, and nobody waits for ever."""
+
+    async def leave(turn: Turn) -> None:
+        if has_begun:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        raise error
+
+    async def main() -> None:
+        async with running(ScriptedAgent(leave)) as runtime:
+            sent = await runtime.send(call(), say())
+            if has_begun:
+                done = (await sent.outcome(True)).task
+                assert done.status.state == TaskState.TASK_STATE_FAILED
+            else:
+                with pytest.raises(RuntimeError, match="more than its turn"):
+                    await sent.outcome(True)
+            assert runtime.running_turns == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", BEYOND, ids=lambda error: type(error).__name__)
+def test_a_cancel_that_raises_more_than_an_exception_still_cancels(error: BaseException) -> None:
+    async def work(turn: Turn) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        await asyncio.Event().wait()
+
+    async def leave(turn: Turn) -> None:
+        raise error
+
+    async def main() -> None:
+        async with running(ScriptedAgent(work, leave)) as runtime:
+            sent = await runtime.send(call(), say())
+            await sent.outcome(False)
+            task = await runtime.cancel(call(), sent.task_id)
+            assert task.status.state == TaskState.TASK_STATE_CANCELED
 
     run(main())
