@@ -54,14 +54,14 @@ async def _freeze_core(gateway: Victim) -> None:
         started = time.monotonic()
         calls = [asyncio.create_task(_outcome(http.get(asked.id))) for _ in range(8)]
         calls.append(asyncio.create_task(_outcome(http.send("echo x"))))
-        assert await _outcome(grpc.get(asked.id)) == Code.DEADLINE_EXCEEDED
-        assert time.monotonic() - started < 3.0
+        code, ended = await _outcome(grpc.get(asked.id))
+        assert code == Code.DEADLINE_EXCEEDED
+        assert ended - started < 3.0
         await asyncio.sleep(FROZEN_SECONDS - (time.monotonic() - started))
         gateway.signal("core", signal.SIGCONT)
-        outcomes = await asyncio.gather(*calls)
-        waited = time.monotonic() - started
-        assert set(outcomes) <= {Code.OK, Code.UNAVAILABLE}, outcomes
-        assert waited < LINK_SECONDS + SLACK_SECONDS
+        for code, ended in await asyncio.gather(*calls):
+            assert code in (Code.OK, Code.UNAVAILABLE)
+            assert ended - started < LINK_SECONDS + SLACK_SECONDS
         assert (await http.get(asked.id)) == asked
         assert (await grpc.get(asked.id)) == asked
         assert (await http.send("blue", asked.id)).task.status.state == (
@@ -167,9 +167,11 @@ async def _states(events: Any) -> list[int]:
     return states
 
 
-async def _outcome(call: Any) -> Code:
+async def _outcome(call: Any) -> tuple[Code, float]:
+    """How a call ended, and when."""
+    code = Code.OK
     try:
         await call
     except FailureError as error:
-        return error.failure.row.code
-    return Code.OK
+        code = error.failure.row.code
+    return code, time.monotonic()
