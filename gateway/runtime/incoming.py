@@ -6,18 +6,28 @@ Ids that the agent left out are filled in, so that everything in a task carries 
 """
 
 from gateway.errors import InvalidAgentResponseError
+from gateway.freeform import find_fault
 from gateway.ids import new_id
 from gateway.pb import (
     TASK_STATE_SUBMITTED,
     TASK_STATE_UNSPECIFIED,
+    Event,
     Message,
     Role,
     SendMessageResponse,
     Task,
     TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
 )
 from gateway.runtime.head import stamp
+
+_STATES = frozenset(TaskState.values())
+_ROLES = frozenset({int(Role.ROLE_AGENT), int(Role.ROLE_USER)})
+# google.protobuf.Timestamp holds years 1 to 9999
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
 
 
 def check_artifact(event: TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
@@ -35,9 +45,21 @@ def check_status(event: TaskStatusUpdateEvent, task_id: str, context_id: str) ->
     status = event.status
     if status.state == TASK_STATE_UNSPECIFIED:
         raise InvalidAgentResponseError("a status needs a state")
-    stamp(status)
+    _check_status(status)
     if status.HasField("message"):
         _own_message(status.message, task_id, context_id)
+
+
+def _check_status(status: TaskStatus) -> None:
+    """Refuse what JSON could not write; give the status its time where it has none."""
+    if status.state not in _STATES:
+        raise InvalidAgentResponseError(f"{int(status.state)} is no task state")
+    if not status.HasField("timestamp"):
+        stamp(status)
+    elif not _FIRST_SECOND <= status.timestamp.seconds <= _LAST_SECOND:
+        raise InvalidAgentResponseError("a status's time must lie in the years 1 to 9999")
+    elif not 0 <= status.timestamp.nanos < 1_000_000_000:
+        raise InvalidAgentResponseError("a status's time has 0 to 999999999 nanoseconds")
 
 
 def check_task(event: Task, task_id: str, context_id: str) -> None:
@@ -49,7 +71,7 @@ def check_task(event: Task, task_id: str, context_id: str) -> None:
     _check_ids(event.id, event.context_id, task_id, context_id)
     if event.status.state == TASK_STATE_UNSPECIFIED:
         event.status.state = TASK_STATE_SUBMITTED
-    stamp(event.status)
+    _check_status(event.status)
     for message in event.history:
         _own_message(message, task_id, context_id)
     if event.status.HasField("message"):
@@ -76,6 +98,7 @@ def to_reply(event: Message, context_id: str) -> SendMessageResponse:
     """A direct answer. It names no task: none with the turn's id will ever exist."""
     if not event.parts:
         raise InvalidAgentResponseError("a message needs at least one part")
+    _check_values(event, event.SerializeToString())
     response = SendMessageResponse()
     reply = response.message
     reply.CopyFrom(event)
@@ -94,7 +117,13 @@ def to_body(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent, limit
         raise InvalidAgentResponseError(
             f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
         )
+    _check_values(event, body)
     return body
+
+
+def _check_values(event: Event, body: bytes) -> None:
+    if fault := find_fault(event, body):
+        raise InvalidAgentResponseError("{}: {}".format(*fault))
 
 
 def _said_by_clients(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> int:
@@ -127,5 +156,5 @@ def _own_message(message: Message, task_id: str, context_id: str) -> None:
     message.context_id = context_id
     if not message.message_id:
         message.message_id = new_id()
-    if not message.role:
+    if message.role not in _ROLES:
         message.role = Role.ROLE_AGENT

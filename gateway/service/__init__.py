@@ -43,10 +43,10 @@ from gateway.service.validation import (
     check_history_length,
     check_id,
     check_list,
-    check_numbers,
     check_send,
     check_size,
     check_tenant,
+    check_values,
 )
 from gateway.store import LogEvent
 
@@ -201,7 +201,7 @@ class Service:
         if raw is None:
             raw = request.SerializeToString()
         check_size(len(raw), self.options.message_bytes)
-        check_numbers(request, raw)
+        check_values(request, raw)
         if tenant := request.tenant:
             check_tenant(tenant)
         call.tenant = tenant

@@ -4,12 +4,10 @@ A2A 5.7 (required fields), 3.2.4 (history length); ids as documented for this ga
 are in the JSON spelling at every door. Pure: values in, exceptions out.
 """
 
-import math
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from gateway.errors import MAX_VIOLATIONS, InvalidParamsError, ValidationError
+from gateway.freeform import find_fault
 from gateway.pb import (
     ListTasksRequest,
     Message,
@@ -18,7 +16,6 @@ from gateway.pb import (
     SendMessageRequest,
     TaskState,
     Timestamp,
-    Value,
 )
 from gateway.service.rules import Rules
 
@@ -35,12 +32,6 @@ _STATES = frozenset(TaskState.values())
 
 _is_id = re.compile(r"[A-Za-z0-9_.:-]{1,128}").fullmatch
 _ID_RULE = f"must be 1 to {MAX_ID_LENGTH} letters, digits or any of _ . : -"
-
-_looks_non_finite = re.compile(rb"\x09\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL).search
-"""Finds every NaN and infinity that a serializer writes: a Value of nine bytes, field 2, a
-little-endian double whose exponent bits are all set. Hardly ever finds anything else."""
-_MAX_VALUES = 100_000
-"""Values that are looked at one by one where something was found."""
 
 # google.protobuf.Timestamp holds years 1 to 9999
 _FIRST_SECOND = -62_135_596_800
@@ -72,16 +63,10 @@ def check_size(size: int, limit: int) -> None:
         )
 
 
-def check_numbers(request: ProtoMessage, raw: bytes) -> None:
-    """Refuse NaN and infinities in free-form values: protobuf can carry them, JSON cannot, and
-    a task that holds one could not be read at the JSON doors."""
-    if not _looks_non_finite(raw):
-        return
-    for count, (place, number) in enumerate(_numbers(request, "")):
-        if not math.isfinite(number):
-            raise ValidationError((place, "holds NaN or an infinity; JSON has no such numbers"))
-        if count > _MAX_VALUES:
-            raise ValidationError((place, f"more than {_MAX_VALUES} values; send them as a file"))
+def check_values(request: ProtoMessage, raw: bytes) -> None:
+    """Refuse free-form values that not every door could give back; `raw` is the request."""
+    if fault := find_fault(request, raw):
+        raise ValidationError(fault)
 
 
 def check_send(request: SendMessageRequest, rules: Rules) -> None:
@@ -182,28 +167,3 @@ def _role_reason(role: int) -> str:
     if role == Role.ROLE_AGENT:
         return "must be ROLE_USER: ROLE_AGENT is for what the agent says"
     return "must be ROLE_USER" if role else "is required; send ROLE_USER"
-
-
-def _numbers(message: ProtoMessage, place: str) -> Iterator[tuple[str, float]]:
-    """The number of each free-form value (0 where it is none), with the path of its field."""
-    if isinstance(message, Value):
-        yield place, message.number_value
-    for field, value in message.ListFields():
-        if field.message_type is not None:
-            yield from _numbers_inside(field, value, place)
-
-
-def _numbers_inside(field: Any, value: Any, place: str) -> Iterator[tuple[str, float]]:
-    if field.message_type.GetOptions().map_entry:
-        # a Struct: the path ends at the field that holds it
-        for item in value.values():
-            yield from _numbers(item, place)
-        return
-    is_inside = field.containing_type.full_name.startswith("google.protobuf.")
-    if not is_inside:
-        place = f"{place}.{field.json_name}" if place else field.json_name
-    if isinstance(value, ProtoMessage):
-        yield from _numbers(value, place)
-        return
-    for index, item in enumerate(value):
-        yield from _numbers(item, place if is_inside else f"{place}[{index}]")

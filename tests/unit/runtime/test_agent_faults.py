@@ -10,7 +10,8 @@ from gateway.errors import (
     InvalidAgentResponseError,
     TaskNotFoundError,
 )
-from gateway.pb import Task, TaskState
+from gateway.freeform import MAX_NESTING
+from gateway.pb import Artifact, Event, Message, Part, Task, TaskArtifactUpdateEvent, TaskState
 from tests.conftest import run
 from tests.doubles.scripted import ScriptedAgent, chunk, status
 from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
@@ -193,5 +194,64 @@ def test_a_cancel_that_raises_more_than_an_exception_still_cancels(error: BaseEx
             await sent.outcome(False)
             task = await runtime.cancel(call(), sent.task_id)
             assert task.status.state == TaskState.TASK_STATE_CANCELED
+
+    run(main())
+
+
+def _holding(number: float, depth: int = 0) -> Part:
+    part = Part()
+    inner = part.data
+    for _ in range(depth):
+        inner = inner.list_value.values.add()
+    inner.number_value = number
+    return part
+
+
+def _at(seconds: int) -> Event:
+    event = status(TaskState.TASK_STATE_WORKING)
+    event.status.timestamp.seconds = seconds
+    return event
+
+
+def _artifact(part: Part) -> Event:
+    return TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[part]))
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (_artifact(_holding(float("nan"))), "NaN"),
+        (Message(parts=[_holding(float("inf"))]), "NaN"),
+        (Task(artifacts=[Artifact(artifact_id="a", parts=[_holding(float("inf"))])]), "NaN"),
+        (_artifact(_holding(1.0, MAX_NESTING + 1)), "nests"),
+        (Message(parts=[_holding(1.0, MAX_NESTING + 1)]), "nests"),
+        (status(99), "99 is no task state"),
+        (_at(10**15), "years 1 to 9999"),
+    ],
+)
+def test_what_not_every_door_could_give_back_is_refused(event: Event, reason: str) -> None:
+    """PB08: one such value would make every page of ListTasks that holds its task unreadable,
+    and the log, too, at the next start."""
+
+    async def emit(turn: Turn) -> None:
+        await turn.emit(event)
+
+    async def main() -> None:
+        async with running(ScriptedAgent(emit)) as runtime:
+            with pytest.raises(InvalidAgentResponseError, match=reason):
+                await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+
+
+def test_values_as_deep_as_every_door_gives_back() -> None:
+    async def emit(turn: Turn) -> None:
+        await turn.emit(_artifact(_holding(1.0, MAX_NESTING)))
+        await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+    async def main() -> None:
+        async with running(ScriptedAgent(emit)) as runtime:
+            done = (await (await runtime.send(call(), say())).outcome(True)).task
+            assert done.artifacts[0].parts[0] == _holding(1.0, MAX_NESTING)
 
     run(main())

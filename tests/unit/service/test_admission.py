@@ -21,6 +21,7 @@ from gateway.errors import (
     ValidationError,
     VersionNotSupportedError,
 )
+from gateway.freeform import MAX_NESTING, MAX_VALUES
 from gateway.pb import (
     METHODS,
     AgentInterface,
@@ -30,7 +31,7 @@ from gateway.pb import (
     SendMessageRequest,
 )
 from gateway.service import Service, ServiceOptions
-from gateway.service.validation import check_numbers
+from gateway.service.validation import check_values
 from tests.conftest import run
 from tests.doubles.runtime import ScriptedRuntime, make_task
 from tests.unit.service.making import (
@@ -186,11 +187,26 @@ def test_refuses_numbers_that_json_does_not_have(number: float) -> None:
 def test_looks_at_a_bounded_number_of_values() -> None:
     """R30, ML02: no request keeps all others waiting while its values are gone through."""
     request = make_send(Part(raw=b"\x09\x11aaaaaa\xff\xff"), Part())
-    request.message.parts[1].data.list_value.extend(["a"] * 100_100)
-    with pytest.raises(ValidationError, match=r"parts\[1\]\.data: more than 100000 values"):
+    request.message.parts[1].data.list_value.extend(["a"] * (MAX_VALUES + 1))
+    with pytest.raises(ValidationError, match=r"parts\[1\]\.data: more than 200000 values"):
         serve(make_service(), "SendMessage", request)
+    del request.message.parts[1].data.list_value.values[-1]
     request.message.parts[0].raw = b"other"
     assert serve(make_service(), "SendMessage", request)
+
+
+def test_looks_at_the_nesting_of_values() -> None:
+    """PB08, ML02: as deep as the JSON doors take it. What is deeper could not be read back: a
+    task wraps its messages once more, and a parser stops at 100."""
+    request = make_send(Part())
+    inner = request.message.parts[0].data
+    for _ in range(MAX_NESTING):
+        inner = inner.list_value.values.add()
+    inner.bool_value = True
+    assert serve(make_service(), "SendMessage", request)
+    inner.list_value.SetInParent()
+    with pytest.raises(ValidationError, match=r"parts\[0\]\.data: nests more than 30 levels"):
+        serve(make_service(), "SendMessage", request)
 
 
 @given(struct=st.binary(min_size=8, max_size=8), before=st.binary(max_size=9))
@@ -201,10 +217,10 @@ def test_misses_no_such_number(struct: bytes, before: bytes) -> None:
     request.message.parts[1].data.number_value = number
     raw = request.SerializeToString()
     if isfinite(number):
-        check_numbers(request, raw)
+        check_values(request, raw)
         return
     with pytest.raises(ValidationError):
-        check_numbers(request, raw)
+        check_values(request, raw)
 
 
 def test_takes_other_numbers_and_bytes_that_look_alike() -> None:

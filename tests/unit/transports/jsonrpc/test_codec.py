@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway import freeform
 from gateway.errors import ValidationError
 from gateway.pb import (
     METHODS,
@@ -396,6 +397,7 @@ def test_nesting_is_bound_so_that_every_parser_reads_it_back() -> None:
         listed = ListTasksResponse(tasks=[task])
         assert ListTasksResponse.FromString(listed.SerializeToString()) == listed
         assert refused(Part, {"data": wrap(value)})[0] == "data"
+    assert MAX_NESTING == freeform.MAX_NESTING  # the core's, for the other doors
 
 
 def test_both_names_of_one_field_are_refused() -> None:
