@@ -171,12 +171,14 @@ def _problem(detail: Any, tree: Tree, sources: Sequence[Source], chosen: bool) -
         name = source if by_variable else dotted
         text = f"{name}: there is no such key{_suggest(key, by_variable)}"
     else:
-        text = f"{dotted}: {_shown(key, detail)}{_reason(detail)}"
+        text = f"{dotted}: {_shown(key, detail)}{_reason(key, detail)}"
     return f"{text} ({source})" if source and source not in text else text
 
 
-def _reason(detail: Any) -> str:
+def _reason(key: Key, detail: Any) -> str:
     kind = detail["type"]
+    if kind == "dataclass_type" and key[:-1] == ("transports",):
+        return "is neither an address, such as 127.0.0.1:8080, nor a section with keys"
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "literal_error":

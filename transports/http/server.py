@@ -177,6 +177,8 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
+        for path in filter(None, (tls.certificate, tls.key, tls.client_ca)):
+            path.open("rb").close()  # ssl does not say which file it cannot read
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:
             context.load_verify_locations(tls.client_ca)

@@ -168,6 +168,10 @@ class TestErrors:
             ("a: [", "is not valid YAML"),
             ("- a\n", "must hold sections and keys"),
             ("limits: 3\n", "limits: 3 is not a section with keys"),
+            (
+                "transports: {http: 8080}\n",
+                "transports.http: 8080 is neither an address, such as 127.0.0.1:8080, nor",
+            ),
             ("access: {tokens: {a: b}}\n", "access.tokens: is not a list"),
             ("access: {tokens: [{caller: a}]}\n", "access.tokens.0.token: is missing; add it"),
         ],
