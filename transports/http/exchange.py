@@ -34,7 +34,16 @@ class ClientGoneError(Exception):
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("_receive", "connection", "headers", "method", "scope", "send", "started")
+    __slots__ = (
+        "_is_old",
+        "_receive",
+        "connection",
+        "headers",
+        "method",
+        "scope",
+        "send",
+        "started",
+    )
 
     def __init__(self, scope: Any, receive: Any, send: Any):
         self.scope = scope
@@ -46,6 +55,7 @@ class Exchange:
         self.started = False
         """Whether the answer's head is out."""
         self._receive = receive
+        self._is_old = self.connection is not None and scope["http_version"] in ("1.0", "0.9")
 
     @property
     def is_lost(self) -> bool:
@@ -134,10 +144,16 @@ class Exchange:
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head of an answer that goes on in `write`."""
         self.started = True
+        if self.connection is not None and not self.connection.keeps_alive:
+            headers = [header for header in headers if header[0] != b"connection"]
+        if self._is_old and self.connection is not None:
+            self.connection.write_plainly(0)
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
         """Send a part of the body; waits while the client takes no more."""
+        if self._is_old and self.connection is not None:
+            self.connection.write_plainly(len(data))
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
 

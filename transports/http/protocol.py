@@ -89,6 +89,8 @@ class Listener:
             proxy_headers=False,
         )
         self.config.load()
+        # uvicorn warns of each request that is not HTTP: whoever sends them would fill the log
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self.state = ServerState()
         self._timer: asyncio.TimerHandle | None = None
         self._tick = bounds.tick
@@ -130,6 +132,7 @@ class Connection(HttpToolsProtocol):
     __slots__ = (
         "_bytes",
         "_certificate",
+        "_dry_bytes",
         "_is_upgrade",
         "_listener",
         "_phase",
@@ -151,6 +154,8 @@ class Connection(HttpToolsProtocol):
         self._phase = _HEAD
         self._since = listener.now
         self._bytes = 0
+        self._dry_bytes = 0
+        """Of a body, since the last that was content: chunk extensions, trailers."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_upgrade = False
@@ -201,6 +206,17 @@ class Connection(HttpToolsProtocol):
         self.on_response_complete()
         return True
 
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the connection stays open after the answer under way."""
+        return bool(self._running.keep_alive)
+
+    def write_plainly(self, length: int) -> None:
+        """The next part of the answer has so many bytes, and goes out as it is: a client of
+        HTTP/1.0 knows no chunks, and takes the close for the end (RFC 9112 s6.1, s6.3)."""
+        self._running.chunked_encoding = False
+        self._running.expected_content_length = length
+
     def abort(self) -> None:
         """Drop the connection with what is unsent."""
         self.transport.abort()
@@ -219,6 +235,8 @@ class Connection(HttpToolsProtocol):
         if self._phase == _IDLE:
             self._enter(_HEAD)
         self._bytes += len(data)
+        if self._phase == _BODY:
+            self._dry_bytes += len(data)
         if self._phase == _HEAD and (b"pgrade" in data or b"PGRADE" in data):
             data = _without_upgrade(data)
         super().data_received(data)
@@ -227,7 +245,9 @@ class Connection(HttpToolsProtocol):
         if self._is_upgrade:
             self._refuse(400, "Protocol upgrades are not supported; send the request without one")
         elif self._phase == _HEAD and self._bytes > self.bounds.head_bytes:
-            self._refuse(431, f"The request's head is larger than {self.bounds.head_bytes} bytes")
+            self._refuse_head()
+        elif self._phase == _BODY and self._dry_bytes > self.bounds.head_bytes:
+            self._refuse(400, "The request's chunk extensions or trailers are too large")
         elif self._is_surplus():
             self.transport.close()
 
@@ -264,9 +284,22 @@ class Connection(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
+        if self._bytes > self.bounds.head_bytes and self._head_bytes() > self.bounds.head_bytes:
+            # came in one piece: refused below, by way of the parser
+            raise ValueError("the head is too large")
         self._is_upgrade = self.parser.should_upgrade()
         super().on_headers_complete()
+        # trailers are no headers (RFC 9110 s6.5.1): a proxy before the door has not judged them
+        self.headers = []
+        self._dry_bytes = 0
         self._enter(_BODY)
+
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._dry_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._enter(_IDLE if self.cycle.response_complete else _ANSWER)
@@ -340,13 +373,19 @@ class Connection(HttpToolsProtocol):
 
     def _comment(self, now: float) -> None:
         due = self.streams and now - self.wrote_at >= self.bounds.keep_alive
-        if due and not self.flow.write_paused and self._running.chunked_encoding:
-            self.transport.write(_COMMENT_CHUNK)
+        if due and not self.flow.write_paused:
+            self.transport.write(_COMMENT_CHUNK if self._running.chunked_encoding else COMMENT)
             self.wrote_at = now
 
     def send_400_response(self, msg: str) -> None:
-        """What came is not HTTP."""
-        self._refuse(400, msg)
+        """What came is not HTTP, or its head was refused."""
+        if self._phase == _HEAD and self._bytes > self.bounds.head_bytes:
+            self._refuse_head()
+        else:
+            self._refuse(400, msg)
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"The request's head is larger than {self.bounds.head_bytes} bytes")
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer by the wire itself, before or instead of the application, and close."""

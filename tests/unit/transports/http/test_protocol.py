@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import run
 from tests.doubles.core import FakeCore
-from tests.unit.transports.http.serving import Wire, chunk, echo, served
+from tests.unit.transports.http.serving import Wire, chunk, echo, events, served
 from transports.http.protocol import Bounds
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}'
@@ -290,5 +290,95 @@ def test_garbage_behind_a_stream() -> None:
             with suppress(ConnectionError):
                 assert b"400" not in await wire.reader.read()
             await wire.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("body", [b"", CALL])
+def test_a_large_head_in_one_piece(body: bytes) -> None:
+    """S174: the bound does not depend on how the bytes arrive."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(head_bytes=8192)) as door:
+            wire = await door.wire()
+            wire.post(body, *[b"X-%d: y" % number for number in range(1500)])
+            answer = await ended(wire)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            # a large body behind a small head is none
+            wire = await door.wire()
+            wire.post(CALL + b" " * 20_000)
+            assert (await wire.answer())[0] == 200
+            await wire.close()
+        assert len(door.core.calls) == 1
+
+    run(main())
+
+
+def test_trailers_are_no_headers() -> None:
+    """RFC 9110 s6.5.1: what a proxy before the door has not seen as a header is none here."""
+
+    async def main() -> None:
+        core = FakeCore(echo)
+        async with served(core) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            await asyncio.sleep(0.01)
+            wire.writer.write(
+                b"%x\r\n%b\r\n0\r\nAuthorization: Bearer x\r\nX-Api-Key: y\r\n\r\n"
+                % (len(CALL), CALL)
+            )
+            assert (await wire.answer())[0] == 200
+            await wire.close()
+        assert core.calls[0][2].metadata == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("flood", [b"x: y\r\n", b"x", b""], ids=["lines", "one", "extension"])
+def test_trailers_and_extensions_without_end(flood: bytes) -> None:
+    """S174: what is not content is bounded, too, and never kept."""
+
+    async def main() -> None:
+        async with served(FakeCore(echo), bounds=Bounds(head_bytes=8192)) as door:
+            wire = await door.wire()
+            wire.writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            wire.writer.write(b"5\r\n     \r\n0\r\nx: " if flood else b"5;e=")
+            with suppress(ConnectionError):
+                for _ in range(40):
+                    wire.writer.write((flood or b"x") * (6000 // len(flood or b"x")))
+                    await wire.writer.drain()
+                    await asyncio.sleep(0.001)
+            assert (await ended(wire)).startswith(b"HTTP/1.1 400 ")
+        assert door.core.calls == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("silence", [0.0, 0.3])
+def test_a_stream_for_a_client_of_http_1_0(silence: float) -> None:
+    """RFC 9112 s6.1: no chunks, also in comments; the close is the end. A proxy may speak it."""
+
+    async def stream(method: str, request: Any, call: Any) -> Any:
+        yield [chunk(1)]
+        await asyncio.sleep(silence)
+        yield [chunk(2)]
+
+    async def main() -> None:
+        async with served(FakeCore(on_stream=stream), bounds=Bounds(keep_alive=0.1)) as door:
+            wire = await door.wire()
+            wire.writer.write(b"GET /tasks/x:subscribe HTTP/1.0\r\nA2A-Version: 1.0\r\n\r\n")
+            head, _, body = (await ended(wire)).partition(b"\r\n\r\n")
+            assert b"transfer-encoding" not in head
+            assert head.count(b"connection:") == 1
+            assert b"connection: close" in head
+            assert [place for place, _ in events(body.decode())] == ["1", "2"]
+            assert b"\r" not in body
+            assert (b": keep-alive" in body) == (silence > 0)
 
     run(main())
