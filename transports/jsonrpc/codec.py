@@ -4,6 +4,7 @@ Codec layer, no I/O. `encoding` and `decoding` hold the rules; this is what door
 """
 
 import json
+import re
 from typing import Any, TypeVar
 
 import orjson
@@ -21,7 +22,16 @@ class NotJsonError(ValueError):
 
 
 class NestingError(ValueError):
-    """The JSON text nests deeper than the parser goes."""
+    """The JSON text nests deeper than the parser goes, or holds more values than are taken; the
+    message goes on after the name of the text."""
+
+
+MAX_VALUES = 200_000
+"""Of one text: values are gone through one by one while all other calls of the door wait."""
+
+_LEAST_VALUE_BYTES = 2
+_strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""All that is quoted; what is not closed, too, so that no text takes more than one pass."""
 
 
 def encode(message: ProtoMessage) -> Any:
@@ -50,10 +60,24 @@ def parse(text: bytes | bytearray | str) -> Any:
     The fast parser refuses half surrogates, which JSON's grammar allows; the slow one then reads
     them, so that the field that holds one can be named.
     """
+    if len(text) > MAX_VALUES * _LEAST_VALUE_BYTES and _has_too_many_values(text):
+        raise NestingError(f"holds more than {MAX_VALUES} values; send them as a file or a url")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return _parse_slowly(text, error)
+
+
+def _has_too_many_values(text: bytes | bytearray | str) -> bool:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return _count(data) > MAX_VALUES and _count(_strings.sub(b"", data)) > MAX_VALUES
+
+
+def _count(text: bytes | bytearray) -> int:
+    """How many values a JSON text has, as far as its punctuation is not inside of strings: each
+    but the first comes behind a comma, or first in an array or object that is not empty."""
+    filled = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
+    return 1 + text.count(b",") + filled
 
 
 def _parse_slowly(text: bytes | bytearray | str, error: orjson.JSONDecodeError) -> Any:

@@ -397,7 +397,28 @@ def test_nesting_is_bound_so_that_every_parser_reads_it_back() -> None:
         listed = ListTasksResponse(tasks=[task])
         assert ListTasksResponse.FromString(listed.SerializeToString()) == listed
         assert refused(Part, {"data": wrap(value)})[0] == "data"
-    assert MAX_NESTING == freeform.MAX_NESTING  # the core's, for the other doors
+    # the core's, for the other doors
+    assert (MAX_NESTING, codec.MAX_VALUES) == (freeform.MAX_NESTING, freeform.MAX_VALUES)
+
+
+@pytest.mark.parametrize("item", ["1", "[]", "{}", "[ ]", '""', '"a,b"', '{"a":[0]}', "null"])
+def test_values_are_bounded(item: str) -> None:
+    """S174, ML02: counted before they are read, and strings that look like many are none."""
+    each = 3 if "0" in item else 1
+    fitting = (codec.MAX_VALUES - 1) // each
+    text = "[" + ",".join([item] * fitting) + "]"
+    if item != "[ ]":  # counted twice
+        assert len(codec.parse(text)) == len(codec.parse(text.encode())) == fitting
+    for kind in (str, str.encode):
+        with pytest.raises(codec.NestingError, match="more than 200000 values"):
+            codec.parse(kind("[" + ",".join([item] * (fitting + each)) + "]"))
+
+
+@pytest.mark.parametrize("text", [",[" * 500_000, '\\",\\"' * 200_000, "\\\\" * 500_000])
+def test_strings_are_not_counted(text: str) -> None:
+    assert codec.parse(b'{"a":"' + text.encode() + b'"}') == {"a": json.loads(f'"{text}"')}
+    with pytest.raises(codec.NotJsonError):
+        codec.parse(b'{"a":"' + text.encode())
 
 
 def test_both_names_of_one_field_are_refused() -> None:
