@@ -22,12 +22,13 @@ from gateway.card import Card, CardError, CardOptions
 from gateway.config import Address, Config
 from gateway.family import EXIT_ADDRESS, EXIT_AGENT, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
 from gateway.link.server import LinkLimits, LinkServer
+from gateway.link.stream import StreamListener
 from gateway.metrics import Metrics
 from gateway.pb import TaskState
 from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
-from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions
+from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions, claim_path
 from gateway.service import Service, ServiceOptions
 from gateway.state_dir import StateDir, StateDirError, claim_link_folder
 from gateway.store import Store, StoreError, open_store
@@ -56,7 +57,7 @@ class Core:
         self._runtime: Runtime | None = None
         self._service: Service | None = None
         self._link: LinkServer | None = None
-        self._link_server: GrpcServer | None = None
+        self._link_server: GrpcServer | StreamListener | None = None
         self._public: PublicServer | None = None
         self._monitor: Monitor | None = None
         self._watchdog: Watchdog | None = None
@@ -171,8 +172,11 @@ class Core:
             on_interfaces=card.set_interfaces,
             on_ping=self._metrics.link_answered,
         )
-        options = ServerOptions(message_bytes=limits.message_bytes)
-        self._link_server = GrpcServer((self._link.add_to,), (Listener(address),), options)
+        if address.is_unix:
+            self._link_server = StreamListener(address.path, self._link.serve, claim_path)
+        else:
+            options = ServerOptions(message_bytes=limits.message_bytes)
+            self._link_server = GrpcServer((self._link.add_to,), (Listener(address),), options)
         await self._listen("link", self._link_server)
 
     async def _serve_public(self, card: Card) -> list[str]:
@@ -188,7 +192,9 @@ class Core:
         card.set_interfaces("grpc", self._public.interfaces())
         return addresses
 
-    async def _listen(self, door: str, server: GrpcServer | PublicServer) -> list[str]:
+    async def _listen(
+        self, door: str, server: GrpcServer | PublicServer | StreamListener
+    ) -> list[str]:
         try:
             return [str(address) for address in await server.start()]
         except OSError as error:

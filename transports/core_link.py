@@ -1,9 +1,12 @@
-"""One link at the adapter: `AdapterEnd` on a gRPC stream. Reading and writing have a task each."""
+"""One link at the adapter: `AdapterEnd` on a stream. Reading and writing have a task each.
+
+Over a Unix socket the stream is the socket itself, elsewhere a gRPC call.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +28,7 @@ from gateway.link.frames import (
     read_card,
     to_interfaces,
 )
+from gateway.link.stream import BatchStream
 from gateway.pb import AgentInterface, link_pb2
 from transports.adapter_end import AdapterEnd
 
@@ -35,6 +39,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
 )
+
+
+HangUp = Callable[[], Awaitable[None]]
+"""Ends what carries a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,8 @@ class CoreLink:
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
         stream: Any,
+        hang_up: HangUp,
         welcome: link_pb2.Welcome,
         *,
         door: str,
@@ -100,8 +108,8 @@ class CoreLink:
         """Done, with the reason, once the link takes no new calls."""
         self._loop = asyncio.get_running_loop()
         self.left = self._loop.create_future()
-        self._channel = channel
         self._stream = stream
+        self._hang_up = hang_up
         self._on_ping = on_ping
         self._over: asyncio.Future[str] = self._loop.create_future()
         self._idle: asyncio.Future[None] | None = None
@@ -125,7 +133,7 @@ class CoreLink:
             self.end.lost()
             self._stream.cancel()
             await asyncio.wait(tasks)
-            await self._channel.close()
+            await self._hang_up()
 
     def close(self, reason: str) -> None:
         """End the link; its calls are lost."""
@@ -178,7 +186,7 @@ class CoreLink:
 
     async def _read(self) -> None:
         try:
-            while (batch := await self._stream.read()) is not grpc.aio.EOF:
+            while not _is_end(batch := await self._stream.read()):
                 self._heartbeat.heard()
                 self.end.receive(batch)
             self.close("the core ended it")
@@ -227,16 +235,8 @@ async def connect(
     on_ping: Callable[[float], None],
 ) -> CoreLink:
     """Say hello to the core. Raises `LinkRefusedError` or another `LinkError`."""
-    settings = (*CHANNEL_OPTIONS, *options.channel_options)
-    channel = (
-        grpc.aio.insecure_channel(address, settings)
-        if credentials is None
-        else grpc.aio.secure_channel(address, credentials, settings)
-    )
+    stream, hang_up = await _open(address, credentials, options)
     try:
-        stream: Any = channel.stream_stream(
-            CONNECT_PATH, response_deserializer=link_pb2.Batch.FromString
-        )()
         try:
             async with asyncio.timeout(options.hello_timeout):
                 await stream.write(_hello(door, secret, interfaces, options))
@@ -251,8 +251,8 @@ async def connect(
             raise LinkError(f"the core at {address} ended the link at once") from None
         welcome = _read_welcome(batch, address, options)
         link = CoreLink(
-            channel,
             stream,
+            hang_up,
             welcome,
             door=door,
             options=options,
@@ -264,9 +264,35 @@ async def connect(
         on_readiness(welcome.readiness.ready, welcome.readiness.reason)
         link.end.receive(link_pb2.Batch(frames=batch.frames[1:]))
     except BaseException:
-        await channel.close()
+        await hang_up()
         raise
     return link
+
+
+async def _open(
+    address: str, credentials: grpc.ChannelCredentials | None, options: LinkOptions
+) -> tuple[Any, HangUp]:
+    """A stream to the core, and what ends that which carries it. Raises `LinkError`."""
+    if address.startswith("unix:") and credentials is None:
+        loop = asyncio.get_running_loop()
+        try:
+            _, stream = await loop.create_unix_connection(
+                BatchStream, address.removeprefix("unix:")
+            )
+        except OSError as error:
+            words = error.strerror or error
+            raise LinkError(f"cannot reach the core at {address}: {words}") from None
+        return stream, stream.close
+    settings = (*CHANNEL_OPTIONS, *options.channel_options)
+    channel = (
+        grpc.aio.insecure_channel(address, settings)
+        if credentials is None
+        else grpc.aio.secure_channel(address, credentials, settings)
+    )
+    connect: Any = channel.stream_stream(
+        CONNECT_PATH, response_deserializer=link_pb2.Batch.FromString
+    )
+    return connect(), channel.close
 
 
 def _hello(
@@ -282,7 +308,7 @@ def _hello(
 
 
 def _read_welcome(batch: Any, address: str, options: LinkOptions) -> link_pb2.Welcome:
-    if batch is grpc.aio.EOF or not batch.frames:
+    if _is_end(batch) or not batch.frames:
         raise LinkError(f"the core at {address} ended the link at once")
     frame = batch.frames[0]
     if frame.HasField("refusal"):
@@ -294,6 +320,10 @@ def _read_welcome(batch: Any, address: str, options: LinkOptions) -> link_pb2.We
         raise LinkProtocolError(f"what listens at {address} is not a core that this adapter knows")
     welcome: link_pb2.Welcome = frame.welcome
     return welcome
+
+
+def _is_end(batch: Any) -> bool:
+    return batch is None or batch is grpc.aio.EOF
 
 
 def _is_cancelled() -> bool:

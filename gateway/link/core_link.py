@@ -1,4 +1,4 @@
-"""One link at the core: `CoreEnd` on a gRPC stream, and the tasks of its calls.
+"""One link at the core: `CoreEnd` on a stream, and the tasks of its calls.
 
 Reading and writing have a task each, and so has every call. A call's task ends with its call,
 whoever ends it; the agent's task goes on (only CancelTask ends that).
@@ -198,7 +198,7 @@ class CoreLink:
 
     async def _read(self) -> None:
         try:
-            while (batch := await self._context.read()) is not grpc.aio.EOF:
+            while not is_end(batch := await self._context.read()):
                 self._heartbeat.heard()
                 self.end.receive(batch)
             self._finish("the adapter left")
@@ -319,6 +319,11 @@ class CoreLink:
             await room
         finally:
             flow.on_room = None
+
+
+def is_end(batch: Any) -> bool:
+    """Whether a stream, of either kind, has ended instead of giving a batch."""
+    return batch is None or batch is grpc.aio.EOF
 
 
 def _parse(method: Method, request: bytes) -> ProtoMessage:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from gateway.link.core_link import CoreLink, LinkLimits, LinkService
+from gateway.link.core_link import CoreLink, LinkLimits, LinkService, is_end
 from gateway.link.frames import (
     FRAME_BYTES,
     LINK_SERVICE,
@@ -30,6 +30,7 @@ from gateway.link.frames import (
     read_interfaces,
     to_card,
 )
+from gateway.link.stream import BatchStream
 from gateway.pb import AgentInterface, link_pb2
 
 logger = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class LinkServer:
             self._on_interfaces(link.name, read_interfaces(hello.interfaces))
             # from here on without a pause: the card of the welcome is followed by every change
             link.end.out.put_urgent(self._welcome(version))
-        except (LinkRefusedError, ValueError) as error:
+        except (LinkRefusedError, LinkProtocolError, ValueError) as error:
             logger.warning("a link was refused: %s", error)
             can_retry = isinstance(error, LinkRefusedError) and error.can_retry
             await context.write(encode_refusal(str(error), can_retry=can_retry))
@@ -184,13 +185,17 @@ class LinkServer:
             del self._links[link.name]
             self._on_interfaces(link.name, [])
 
+    async def serve(self, stream: BatchStream) -> None:
+        """One link on a Unix socket, to its end: what a `StreamListener` runs."""
+        await self._connect(None, stream)
+
     async def _hello(self, context: Any) -> link_pb2.Hello:
         try:
             async with asyncio.timeout(self.limits.hello_timeout):
                 batch = await context.read()
         except TimeoutError:
             raise LinkRefusedError("no hello came", can_retry=True) from None
-        if batch is grpc.aio.EOF or len(batch.frames) != 1 or not batch.frames[0].HasField("hello"):
+        if is_end(batch) or len(batch.frames) != 1 or not batch.frames[0].HasField("hello"):
             raise LinkRefusedError("the first frame must be hello", can_retry=False)
         hello: link_pb2.Hello = batch.frames[0].hello
         return hello

@@ -17,7 +17,7 @@ from gateway.card import PROTOCOL_VERSION
 from gateway.config import Address
 from gateway.pb import SERVICE_NAME, AgentInterface
 from gateway.server.health import Health, Monitor
-from gateway.server.listening import Listener, bind
+from gateway.server.listening import Listener, bind, claim_path
 from gateway.server.native import Calls, NativeDoor
 
 MESSAGE_BYTES = 16 << 20
@@ -196,4 +196,5 @@ __all__ = [
     "NativeDoor",
     "PublicServer",
     "ServerOptions",
+    "claim_path",
 ]

@@ -4,15 +4,20 @@ Also a program: `python -m tests.doubles.link unix:/path` serves it until it is 
 """
 
 import asyncio
+import socket
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
+import grpc
 import grpc.aio
 
 from gateway.call import Call
+from gateway.link.frames import CONNECT_PATH, LINK_SERVICE
 from gateway.link.server import LinkLimits, LinkServer
+from gateway.link.stream import BatchStream, StreamListener
 from gateway.pb import (
     AgentCard,
     AgentInterface,
@@ -23,6 +28,7 @@ from gateway.pb import (
     SendMessageResponse,
     StreamResponse,
     Task,
+    link_pb2,
 )
 from transports.core import CoreClient, LinkOptions
 
@@ -135,7 +141,7 @@ class FakeCore:
         self.limits = limits
         self.options = {"secret": SECRET, **options}
         self.links: LinkServer
-        self.server: grpc.aio.Server
+        self.server: grpc.aio.Server | StreamListener
 
     async def start(self) -> None:
         """Listen."""
@@ -146,11 +152,14 @@ class FakeCore:
             on_interfaces=self._told,
             **self.options,
         )
-        self.server = grpc.aio.server()
-        self.links.add_to(self.server)
-        port = self.server.add_insecure_port(self.address)
-        if self.address.endswith(":0"):
-            self.address = f"{self.address[:-1]}{port}"
+        if self.address.startswith("unix:"):
+            self.server = StreamListener(self.address.removeprefix("unix:"), self.links.serve)
+        else:
+            self.server = grpc.aio.server()
+            self.links.add_to(self.server)
+            port = self.server.add_insecure_port(self.address)
+            if self.address.endswith(":0"):
+                self.address = f"{self.address[:-1]}{port}"
         await self.server.start()
 
     def _told(self, link: str, interfaces: list[AgentInterface]) -> None:
@@ -195,6 +204,63 @@ async def client(
         assert adapter.open_calls == 0
     finally:
         await adapter.stop(1)
+
+
+@contextmanager
+def addresses(carrier: str) -> Iterator[str]:
+    """An address at which links are carried by `unix` (the socket itself) or `grpc`."""
+    if carrier == "grpc":
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        yield f"127.0.0.1:{port}"
+        return
+    # pytest's own directories may be longer than a socket's path may be
+    with tempfile.TemporaryDirectory(prefix="link") as folder:
+        yield f"unix:{folder}/core.sock"
+
+
+@asynccontextmanager
+async def serving(address: str, serve: Callable[[Any], Awaitable[None]]) -> AsyncIterator[None]:
+    """Runs `serve` on each stream that comes to the address, by the carrier that it implies."""
+    server: grpc.aio.Server | StreamListener
+    if address.startswith("unix:"):
+        server = StreamListener(address.removeprefix("unix:"), serve)
+    else:
+
+        async def connect(requests: object, context: Any) -> None:
+            await serve(context)
+
+        server = grpc.aio.server()
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+            connect, request_deserializer=link_pb2.Batch.FromString
+        )
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(LINK_SERVICE, {"Connect": handler}),)
+        )
+        server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def stream_to(address: str) -> AsyncIterator[Any]:
+    """A bare stream to a core: nothing is said on it yet."""
+    if address.startswith("unix:"):
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_unix_connection(BatchStream, address.removeprefix("unix:"))
+        try:
+            yield stream
+        finally:
+            stream.cancel()
+        return
+    async with grpc.aio.insecure_channel(address) as channel:
+        connect: Any = channel.stream_stream(
+            CONNECT_PATH, response_deserializer=link_pb2.Batch.FromString
+        )
+        yield connect()
 
 
 async def until(condition: Callable[[], bool]) -> None:

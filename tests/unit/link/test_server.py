@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,20 +14,31 @@ from google.rpc.status_pb2 import Status
 
 from gateway.call import Call
 from gateway.errors import Code
-from gateway.link.frames import CONNECT_PATH, FRAME_BYTES, WINDOW_BYTES, LinkError
+from gateway.link.core_link import is_end
+from gateway.link.frames import FRAME_BYTES, WINDOW_BYTES, LinkError
 from gateway.link.server import LinkLimits
 from gateway.pb import GetTaskRequest, ProtoMessage, link_pb2
 from tests.conftest import run
 from tests.doubles.certificates import Authority
-from tests.doubles.link import SECRET, Batch, call, core, event, request, until
+from tests.doubles.link import (
+    SECRET,
+    Batch,
+    addresses,
+    call,
+    core,
+    event,
+    request,
+    stream_to,
+    until,
+)
 from transports.core import CoreClient, LinkOptions
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    # pytest's own directories may be longer than a socket's path may be
-    with tempfile.TemporaryDirectory(prefix="link") as folder:
-        yield f"unix:{folder}/core.sock"
+@pytest.fixture(params=["unix", "grpc"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """By what carries the link."""
+    with addresses(request.param) as address:
+        yield address
 
 
 class Raw:
@@ -55,12 +65,12 @@ class Raw:
                 if not kind or frame.WhichOneof("kind") == kind:
                     return frame
             batch = await self.stream.read()
-            assert batch is not grpc.aio.EOF, "the core ended the link"
+            assert not is_end(batch), "the core ended the link"
             self.waiting += batch.frames
 
     async def is_over(self) -> bool:
         """Wait for the end of the link."""
-        while await self.stream.read() is not grpc.aio.EOF:
+        while not is_end(await self.stream.read()):
             pass
         return True
 
@@ -70,10 +80,8 @@ class Raw:
 
 @asynccontextmanager
 async def raw(address: str) -> AsyncIterator[Raw]:
-    async with grpc.aio.insecure_channel(address) as channel:
-        yield Raw(
-            channel.stream_stream(CONNECT_PATH, response_deserializer=link_pb2.Batch.FromString)()
-        )
+    async with stream_to(address) as stream:
+        yield Raw(stream)
 
 
 async def wait_forever(request: Any, call: Call) -> ProtoMessage:

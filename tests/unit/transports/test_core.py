@@ -1,7 +1,6 @@
 """Calls over a real link: `CoreClient` and `LinkServer` on a Unix socket, a scripted service."""
 
 import asyncio
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -30,17 +29,28 @@ from gateway.pb import (
     Task,
 )
 from tests.conftest import run
-from tests.doubles.link import Batch, FakeService, call, client, core, count, event, request, until
+from tests.doubles.link import (
+    Batch,
+    FakeService,
+    addresses,
+    call,
+    client,
+    core,
+    count,
+    event,
+    request,
+    until,
+)
 from transports.core import Answer, CoreClient, CoreStream
 
 BIG = 5_000_000
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    # pytest's own directories may be longer than a socket's path may be
-    with tempfile.TemporaryDirectory(prefix="link") as folder:
-        yield f"unix:{folder}/core.sock"
+@pytest.fixture(params=["unix", "grpc"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """By what carries the link."""
+    with addresses(request.param) as address:
+        yield address
 
 
 async def read(stream: CoreStream) -> list[int]:
