@@ -7,7 +7,8 @@ for an item. Rules:
 1. Events of a turn cross in order; `emit` copies the event, so that the agent may change it.
 2. `emit` waits while `MAX_EVENTS` or `MAX_BYTES` of the turn have crossed and were not taken, so
    that the runtime's back-pressure reaches the agent. One larger event passes alone.
-3. What the runtime's `emit` raises is raised by the agent's next `emit`, or at the turn's end.
+3. What the runtime's `emit` raises is raised by the agent's next `emit`, or at the turn's end;
+   events behind it are dropped, as they would not have come.
 4. Cancelling `run` cancels the agent's coroutine and waits for its end; a second cancel gives
    up waiting, so that the runtime can abandon an agent that ignores it.
 5. Where the thread ends by itself (`sys.exit` in a background job of the agent), its turns and
@@ -201,6 +202,8 @@ class Passage(Turn):
                 self._to_agent.post(self.grant, count, taken)
 
     async def _emit_inside(self, event: Event) -> None:
+        if self._error is not None:
+            return  # what came behind a refused event would hide that it is missing
         try:
             await self._turn.emit(event)
         except Exception as error:

@@ -214,6 +214,26 @@ def test_an_error_of_the_runtime_for_the_last_event_ends_the_turn() -> None:
         play(body, turn)
 
 
+def test_events_behind_a_refused_one_do_not_hide_it() -> None:
+    """They crossed before the agent could know: the turn fails, as it does in the loop."""
+
+    class Refusing(RecordingTurn):
+        async def emit(self, event: Event) -> None:
+            if not self.events and self.error is None:
+                self.error = InvalidAgentResponseError("does not fit")
+                raise self.error
+            self.events.append(event)
+
+    async def body(turn: Turn) -> None:
+        for text in "abc":
+            await turn.emit(chunk(text))
+
+    turn = Refusing()
+    with pytest.raises(InvalidAgentResponseError):
+        play(body, turn)
+    assert turn.events == []
+
+
 def test_cancelling_reaches_the_agent_and_what_it_says_then_arrives() -> None:
     begun = threading.Event()
 
