@@ -173,22 +173,30 @@ class Runtime:
             live = LiveTask(self, scope, new_id(), context_id)
         related = await self._related(live, request) if message.reference_task_ids else []
         message.task_id, message.context_id = live.id, live.context_id
-        row = TurnRow(
-            scope,
-            new_id(),
-            live.id,
-            live.context_id,
-            call.idempotency_key,
-            digest,
-            request.SerializeToString(),
-            time.time_ns() // 1000,
-        )
-        turn = LiveTurn(call, request, live, row, related)
+        turn = LiveTurn(call, request, live, self._record(call, request, live, digest), related)
         if related and live.head is not None:
             # loading them took time
             self._check_follow_up(live, request)
         self._enter(live, turn)
         return Sent(turn)
+
+    def _record(
+        self, call: Call, request: SendMessageRequest, live: LiveTask, digest: bytes
+    ) -> TurnRow:
+        key = call.idempotency_key
+        if not key and not live.is_stored and not self.store.is_durable:
+            # it will never be written (`LiveTask.begin`)
+            return TurnRow(live.scope, "", live.id, live.context_id, "", digest, b"", 0)
+        return TurnRow(
+            live.scope,
+            new_id(),
+            live.id,
+            live.context_id,
+            key,
+            digest,
+            request.SerializeToString(),
+            time.time_ns() // 1000,
+        )
 
     def _enter(self, live: LiveTask, turn: LiveTurn) -> None:
         self.attach(live)

@@ -62,6 +62,9 @@ class Journal:
             while self._waiting:
                 count = min(len(self._waiting), MAX_WRITES)
                 await self._commit([self._waiting.popleft() for _ in range(count)])
+                # agents that this commit let go on may have more to store at once: what they
+                # write in this round of the loop joins the next commit instead of the one after
+                await asyncio.sleep(0)
         finally:
             self._runner = None
 
