@@ -371,16 +371,22 @@ class Runtime:
     async def tasks(self, scope: Scope, query: Query) -> tuple[list[Task], bool, int]:
         """One page of the scope's tasks, whether more follow, and how many there are in all."""
         page = await self.store.tasks(scope, query)
-        tasks = []
+        tasks: list[Task] = []
+        left = query.limit_bytes
         for row in page.rows:
+            if left <= 0:
+                # what is in memory has grown beyond what is stored
+                return tasks, True, page.total
             live = self._live.get((scope, row.id))
             if live is None or live.head is None:
                 assert row.snapshot is not None
+                left -= len(row.snapshot)
                 tasks.append(Task.FromString(row.snapshot))
             else:
                 # also where the store is ahead of what this loop has heard of it
                 with contextlib.suppress(InternalError):
                     tasks.append((await live.snapshot())[1])
+                    left -= tasks[-1].ByteSize()
         return tasks, page.has_more, page.total
 
     async def subscribe(

@@ -4,8 +4,9 @@ Every row and every index starts with the scope (agent, tenant, caller). The run
 writer; it groups what is ready into one `commit`. Stores keep bytes and never look into them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from gateway.call import Scope
@@ -90,11 +91,24 @@ class Query(NamedTuple):
     before: tuple[int, str] | None = None
     """(status_us, id) of the last task of the page before."""
     limit: int = 50
+    limit_bytes: int = 16 << 20
+    """Of snapshots on the page; the first task is on it whatever its size."""
+
+    def fitting(self, sizes: Iterable[int]) -> int:
+        """How many tasks are on the page, given the sizes of the snapshots that it might hold."""
+        left = self.limit_bytes
+        count = 0
+        for size in islice(sizes, self.limit):
+            left -= size
+            if left < 0 and count:
+                break
+            count += 1
+        return count
 
 
 class Page(NamedTuple):
-    """One page of tasks: at most `limit` rows, whether more follow, and how many match in all
-    (without `before` and `limit`)."""
+    """One page of tasks: at most `limit` rows and `limit_bytes`, whether more follow, and how many
+    match in all (without `before` and the limits)."""
 
     rows: list[TaskRow]
     has_more: bool

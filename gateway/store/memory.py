@@ -276,8 +276,9 @@ class MemoryStore(Store):
             # one more than a page holds, newest first
             slices.append(places[max(first, end - query.limit - 1) : end][::-1])
         found = list(islice(merge(*slices, reverse=True), query.limit + 1))
-        rows = [_row(scope, room.tasks[place[1]]) for place in found[: query.limit]]
-        return Page(rows, len(found) > query.limit, total)
+        rows = [_row(scope, room.tasks[place[1]]) for place in found]
+        count = query.fitting(len(row.snapshot or b"") for row in rows)
+        return Page(rows[:count], len(found) > count, total)
 
     async def events(
         self, scope: Scope, task_id: str, after: int, limit: int = 256

@@ -89,6 +89,8 @@ class SqliteStore(Store):
         self._lock = OwnerLock(f"{self.path}.lock", owner)
         self._writer = Workers("store-writer", self.path, self._connect_writer)
         self._readers = Workers("store-reader", self.path, self._connect_reader, READERS)
+        self._file = (0, 0)
+        """Device and inode."""
         self._scopes: dict[Scope, int] = {}
         self._totals: dict[Scope, dict[tuple[object, ...], int]] = {}
         """Totals of ListTasks filters; those of a scope go with its next change."""
@@ -109,7 +111,19 @@ class SqliteStore(Store):
         self._lock.release()
 
     async def ping(self) -> None:
-        await self._readers.run(lambda db: db.execute("SELECT num FROM scope LIMIT 1").fetchone())
+        await self._readers.run(self._ping)
+
+    def _ping(self, db: sqlite3.Connection) -> None:
+        db.execute("SELECT num FROM scope LIMIT 1").fetchone()
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._file:
+            # what is written now goes with this process
+            raise StoreError(
+                f"{self.path} was removed or replaced under the running gateway; restart it"
+            )
 
     def _connect_writer(self) -> sqlite3.Connection:
         """Lock, create and migrate the file; in the writer's thread."""
@@ -124,7 +138,10 @@ class SqliteStore(Store):
             # SQLite gives the files beside it the same mode
             with contextlib.suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            return self._prepare(_connect(self.path))
+            db = self._prepare(_connect(self.path))
+            found = os.stat(self.path)
+            self._file = (found.st_dev, found.st_ino)
+            return db
         except BaseException:
             self._lock.release()
             raise
@@ -256,15 +273,19 @@ class SqliteStore(Store):
         if query.before is not None:
             where += " AND status_us <= ? AND (status_us < ? OR id < ?)"
             values += (query.before[0], *query.before)
-        # numbers first, so that only the rows of the page are read whole and sorted
-        found = db.execute(
-            f"""SELECT {TASK_COLUMNS} FROM task WHERE num IN (
-                    SELECT num {where} ORDER BY status_us DESC, id DESC LIMIT ?)
-                ORDER BY status_us DESC, id DESC""",  # noqa: S608, clauses of the code only
+        place = f"{where} ORDER BY status_us DESC, id DESC LIMIT ?"
+        sizes = db.execute(
+            f"SELECT length(snapshot) {place}",
             (*values, query.limit + 1),
         ).fetchall()
-        rows = [to_task(scope, row) for row in found[: query.limit]]
-        return Page(rows, len(found) > query.limit, total)
+        count = query.fitting(size for (size,) in sizes)
+        # numbers first, so that only the rows of the page are read whole and sorted
+        found = db.execute(
+            f"""SELECT {TASK_COLUMNS} FROM task WHERE num IN (SELECT num {place})
+                ORDER BY status_us DESC, id DESC""",  # noqa: S608, clauses of the code only
+            (*values, count),
+        ).fetchall()
+        return Page([to_task(scope, row) for row in found], len(sizes) > count, total)
 
     def _remember_total(
         self, totals: dict[tuple[object, ...], int], filters: tuple[object, ...], total: int

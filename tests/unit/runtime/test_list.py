@@ -1,13 +1,15 @@
 """ListTasks beside running tasks (A2A 3.1.4; S65)."""
 
 import asyncio
+from typing import Any
 
+from gateway.pb import TaskState
 from gateway.store import Query
 from gateway.store.memory import MemoryStore
 from tests.conftest import run
-from tests.doubles.scripted import ScriptedAgent, echo
+from tests.doubles.scripted import ScriptedAgent, chunk, echo, status
 from tests.doubles.store import FaultyStore
-from tests.unit.runtime.world import SCOPE, call, running, say
+from tests.unit.runtime.world import SCOPE, call, running, say, until
 
 
 def test_a_task_that_is_stored_just_now_is_listed() -> None:
@@ -34,5 +36,30 @@ def test_a_task_that_is_stored_just_now_is_listed() -> None:
             heard.set()
             tasks, _, _ = await listing
             assert [task.id for task in tasks] == [sent.task_id]
+
+    run(main())
+
+
+def test_what_has_grown_in_memory_counts() -> None:
+    """ML02: tasks whose events are not in their snapshots yet fill a page, too."""
+
+    async def grow(turn: Any) -> None:
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        await until(lambda: turn.live.is_stored)
+        for number in range(10):
+            await turn.emit(chunk("x" * 1000, append=number > 0))
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with running(ScriptedAgent(grow)) as runtime:
+            for _ in range(3):
+                sent = await runtime.send(call(), say())
+                async for batch in sent.events():
+                    if batch[-1].seq >= 12:
+                        break
+            tasks, has_more, total = await runtime.tasks(SCOPE, Query(limit_bytes=15_000))
+            assert (len(tasks), has_more, total) == (2, True, 3)
+            tasks, has_more, total = await runtime.tasks(SCOPE, Query())
+            assert (len(tasks), has_more, total) == (3, False, 3)
 
     run(main())

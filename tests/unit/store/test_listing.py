@@ -53,6 +53,25 @@ async def test_newest_status_first_then_highest_id(store: Store) -> None:
 
 
 @with_store
+async def test_a_page_is_bounded_in_bytes(store: Store) -> None:
+    """R30, ML02: a page of large tasks is short, and says that more follow."""
+    sizes = [1, 40, 59, 1, 101, 100, 200, 1]
+    rows = [task_row(f"t{n}", status_us=-n, snapshot=b"x" * size) for n, size in enumerate(sizes)]
+    await store.commit([put(row) for row in rows])
+    query = Query(limit_bytes=100)
+    pages = []
+    while True:
+        page = await store.tasks(ANNA, query)
+        assert page.total == len(sizes)
+        pages.append([int(row.id[1:]) for row in page.rows])
+        if not page.has_more:
+            break
+        query = query._replace(before=(page.rows[-1].status_us, page.rows[-1].id))
+    assert pages == [[0, 1, 2], [3], [4], [5], [6], [7]]
+    assert len((await store.tasks(ANNA, Query(limit=2, limit_bytes=100))).rows) == 2
+
+
+@with_store
 async def test_a_task_moves_when_its_status_changes(store: Store) -> None:
     await store.commit([put(task_row(name, status_us=10)) for name in "abc"])
     await store.commit([put(task_row("a", status_us=20, state=COMPLETED, context_id="c2"))])
@@ -110,6 +129,7 @@ def test_every_query_gives_what_a_plain_search_gives(kind: str) -> None:
         status_from_us=st.none() | st.integers(-1, 13),
         limit=st.integers(1, 10),
         before=st.none(),
+        limit_bytes=st.just(1 << 20),
     )
 
     @settings(max_examples=40, deadline=None)

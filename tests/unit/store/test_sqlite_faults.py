@@ -1,6 +1,7 @@
 """A disk that is full, read-only or broken: neutral words, nothing half, and service afterwards."""
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -169,6 +170,27 @@ def test_closing_waits_for_the_commit_under_way(database: Path) -> None:
             await store.commit([begin(turn_row("u", "t"))])
         await store.open()
         assert (await store.tasks(ANNA, Query())).total == 1001
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_was_taken_away_is_noticed(database: Path, is_replaced: bool) -> None:
+    """Writes go on into a file without a name, and are gone at the end: probes have to see it."""
+    away = database.with_suffix(".away")
+
+    async def main() -> None:
+        store = SqliteStore(str(database))
+        await store.open()
+        await store.ping()
+        os.rename(database, away)
+        if is_replaced:
+            os.mknod(database)
+        with pytest.raises(StoreError, match=r"tasks\.db was removed or replaced .* restart"):
+            await store.ping()
+        os.replace(away, database)
+        await store.ping()
         await store.close()
 
     run(main())
