@@ -68,6 +68,13 @@ def hide(secrets: Iterable[str]) -> None:
     _redaction.add(secrets)
 
 
+_ESCAPES = {
+    number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0)) if number != 9
+} | {10: "\\n", 13: "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""What would break a line, or command the terminal that shows it."""
+_ESCAPES_IN_TRACES = {number: text for number, text in _ESCAPES.items() if number != 10}
+
+
 class TextFormatter(logging.Formatter):
     """`2026-01-31T10:00:00.123Z INFO core[17] gateway.server: text call=.. task=..`"""
 
@@ -77,7 +84,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, or more where there is a traceback."""
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        message = record.getMessage().translate(_ESCAPES)
         line = (
             f"{_stamp(record.created)} {record.levelname} {self._process}[{record.process}] "
             f"{record.name}: {message}"
@@ -85,7 +92,9 @@ class TextFormatter(logging.Formatter):
         for name, value in _ids().items():
             line += f" {name}={value}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            # set in, so that no text of an exception can pass for a line of its own
+            trace = self.formatException(record.exc_info).translate(_ESCAPES_IN_TRACES)
+            line += "\n  " + trace.replace("\n", "\n  ")
         return _redaction.apply(line)
 
 

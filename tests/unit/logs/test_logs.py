@@ -100,3 +100,18 @@ def test_each_call_has_its_number() -> None:
     first, second = (contextvars.copy_context().run(inside) for _ in range(2))
     assert 0 < first < second
     assert logs.call.get() == 0
+
+
+def test_a_trace_cannot_pass_for_lines_or_command_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """R30: the text of an agent's exception may be a client's."""
+    logs.setup("info", "text", "core")
+    try:
+        raise ValueError("first\n2026-01-31T10:00:00.123Z INFO core[1] forged\r\x1b[31m\x9b\u2028")
+    except ValueError:
+        logging.getLogger("some.module").exception("failed \x1b[2J")
+    first, *others = capsys.readouterr().err.removesuffix("\n").split("\n")
+    assert first.endswith("some.module: failed \\x1b[2J")
+    assert all(line.startswith("  ") for line in others)
+    assert others[-1] == ("  2026-01-31T10:00:00.123Z INFO core[1] forged\\r\\x1b[31m\\x9b\\u2028")
