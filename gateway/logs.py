@@ -138,3 +138,10 @@ def setup(level: str, form: str, process: str) -> None:
     logging.logMultiprocessing = False
     for noisy in ("asyncio", "grpc", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Of gRPC: it has an error with a trace for each client that leaves while its answer is on
+    the way, which clients do at will."""
+    return not str(record.msg).startswith("ExecuteBatchError")

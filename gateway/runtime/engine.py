@@ -475,7 +475,14 @@ class Runtime:
     def note_dropped(self, turn: LiveTurn, event: Event) -> None:
         """An event came too late (D28)."""
         self._observer.event_dropped()
-        logger.info("%s of task %s came after its end; dropped", type(event).__name__, turn.task_id)
+        if turn.is_late:
+            return  # told once: an agent that goes on for long would fill the log
+        turn.is_late = True
+        logger.info(
+            "%s of task %s came after its end; dropped, as what follows",
+            type(event).__name__,
+            turn.task_id,
+        )
 
     def repair(self, live: LiveTask, error: StoreError) -> None:
         """The store refused a write of this task."""

@@ -23,6 +23,7 @@ class LiveTurn(Turn):
         "failure",
         "is_cancelling",
         "is_closed",
+        "is_late",
         "is_queued",
         "is_running",
         "live",
@@ -65,6 +66,8 @@ class LiveTurn(Turn):
         """Handed to the runner, which may let it wait for a place."""
         self.is_closed = False
         """Events are dropped from now on."""
+        self.is_late = False
+        """Events were dropped."""
         self.is_cancelling = False
         self.run_task: asyncio.Task[None] | None = None
 

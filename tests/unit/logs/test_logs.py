@@ -115,3 +115,11 @@ def test_a_trace_cannot_pass_for_lines_or_command_a_terminal(
     assert first.endswith("some.module: failed \\x1b[2J")
     assert all(line.startswith("  ") for line in others)
     assert others[-1] == ("  2026-01-31T10:00:00.123Z INFO core[1] forged\\r\\x1b[31m\\x9b\\u2028")
+
+
+def test_clients_that_leave_do_not_fill_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.setup("info", "text", "core")
+    grpc = logging.getLogger("grpc._cython.cygrpc")
+    grpc.error("ExecuteBatchError raised in core by servicer method [%s]", b"/a/b")
+    grpc.error("Unexpected [%s] raised", "ValueError")
+    assert capsys.readouterr().err.count("\n") == 1

@@ -81,8 +81,9 @@ def test_an_agent_that_ends_without_finishing_fails_its_task() -> None:
     run(main())
 
 
-def test_events_after_the_end_change_nothing() -> None:
-    """ST03, D28, S100."""
+def test_events_after_the_end_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """ST03, D28, S100; one line of the log for a turn, however long its agent goes on."""
+    caplog.set_level("INFO", "gateway.runtime")
 
     async def late(turn: Turn) -> None:
         await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
@@ -100,6 +101,7 @@ def test_events_after_the_end_change_nothing() -> None:
             assert not task.artifacts
 
     run(main())
+    assert sum("came after its end" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_events_that_do_not_fit_are_the_agents_fault() -> None:
