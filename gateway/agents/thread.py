@@ -27,6 +27,7 @@ from typing import Any
 from gateway.agents import Agent, AgentError, Turn
 from gateway.agents.containment import contained
 from gateway.agents.input import call_on
+from gateway.agents.loops import run_on
 from gateway.pb import Event
 
 logger = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Passage(Turn):
         "_core",
         "_error",
         "_events",
+        "_home",
         "_is_abandoned",
         "_is_done",
         "_job",
@@ -107,6 +109,7 @@ class Passage(Turn):
         self._outcome: BaseException | None = None
         self._error: Exception | None = None
         # the agent's
+        self._home: asyncio.AbstractEventLoop | None = None
         self._job: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._session: dict[str, Any] | None = None
@@ -116,10 +119,15 @@ class Passage(Turn):
     # the agent's side
 
     def begin(self, work: Work, context: contextvars.Context) -> None:
-        self._job = asyncio.get_running_loop().create_task(contained(work(self)), context=context)
+        self._home = asyncio.get_running_loop()
+        self._job = self._home.create_task(contained(work(self)), context=context)
         self._job.add_done_callback(self._end)
 
     async def emit(self, event: Event) -> None:
+        home = self._home
+        if home is not None and asyncio.get_running_loop() is not home:
+            await run_on(home, lambda: self.emit(event))
+            return
         size = event.ByteSize()
         while self._is_full(size) and self._error is None and not self._is_abandoned:
             self._room.clear()

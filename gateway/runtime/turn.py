@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from gateway.agents import Turn
+from gateway.agents.loops import run_on
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, SendMessageResponse, Task
 from gateway.store import LogEvent, TurnRow
@@ -73,7 +74,10 @@ class LiveTurn(Turn):
 
     async def emit(self, event: Event) -> None:
         live = self.live
-        if live.accept(self, event):
+        home = live.runtime.loop
+        if asyncio.get_running_loop() is not home:
+            await run_on(home, lambda: self.emit(event))
+        elif live.accept(self, event):
             await live.drained(self)
 
     @property

@@ -1,11 +1,17 @@
 """Agents behind the real runtime, in the core's loop and in a thread of their own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
 
 from gateway.agents.loader import load
+from gateway.agents.sdk import SdkAgent
+from gateway.agents.thread import ThreadAgent
 from gateway.call import Call, Scope
 from gateway.pb import (
     Message,
@@ -130,5 +136,60 @@ def test_late_events_are_dropped(isolation: str) -> None:
             later = await runtime.task(SCOPE, task.id)
             assert later.status == task.status
             assert not later.artifacts
+
+    run(main())
+
+
+class Threads(AgentExecutor):
+    """Emits from a thread, as agents over libraries that are not async do: each event by a loop
+    of its own, or all by one."""
+
+    def __init__(self, count: int, *, has_one_loop: bool) -> None:
+        self.count = count
+        self.has_one_loop = has_one_loop
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id is not None
+        assert context.context_id is not None
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+
+        async def chunk(number: int) -> None:
+            parts = [Part(text=f"{number} ")]
+            await updater.add_artifact(parts, artifact_id="a", append=number > 0)
+
+        async def all_of_them() -> None:
+            for number in range(self.count):
+                await chunk(number)
+            await updater.complete()
+
+        def work() -> None:
+            if self.has_one_loop:
+                asyncio.run(all_of_them())
+                return
+            for number in range(self.count):
+                asyncio.run(chunk(number))
+            asyncio.run(updater.complete())
+
+        await asyncio.to_thread(work)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("count", "has_one_loop"), [(1000, True), (200, False)])
+def test_events_from_a_thread(isolation: str, count: int, has_one_loop: bool) -> None:
+    """R16: in order, whole, and held back where the store cannot keep up."""
+
+    async def main() -> None:
+        inner = SdkAgent(Threads(count, has_one_loop=has_one_loop))
+        agent = ThreadAgent(inner) if isolation == "thread" else inner
+        runtime = Runtime(agent, MemoryStore(), RuntimeOptions(unsaved_events=16))
+        await runtime.start()
+        try:
+            task = (await say(runtime, "x")).task
+            assert state_of(task) == "COMPLETED"
+            assert text_of(task) == "".join(f"{number} " for number in range(count))
+        finally:
+            await runtime.stop(1.0)
 
     run(main())
