@@ -14,7 +14,7 @@ from tests.processes import Addresses
 
 PASSING = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED}
 """What a call may fail with while processes die."""
-PAUSE = 0.1
+PAUSE = 0.15
 """Seconds between the calls of one client: the load must leave the restarts some of the CPU."""
 PATIENCE = 0.15
 """Seconds before a client whose call was refused calls again."""

@@ -38,7 +38,7 @@ async def _fill_and_empty(gateway: Victim, folder: Path) -> None:
             await _refuses(gateway, door, asked.id)
         assert await http.get(done.id) == done
         assert (await http.list()).total_size == 4
-        await asyncio.sleep(6.0)  # beyond all attempts to store what became of the two
+        await asyncio.sleep(5.0)  # beyond all attempts to store what became of the two
         assert (await http.get(asked.id)) == asked
         _limit(gateway, None)
         await back(gateway)

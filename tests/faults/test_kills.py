@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.errors import FailureError
@@ -25,6 +26,7 @@ BURST = 5
 BACK_SECONDS = 5.0
 SAMPLE = 40
 QUIET_SECONDS = 20.0
+CHECKERS = 4
 
 
 def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ async def _rounds(gateway: Victim, folder: Path, chance: random.Random) -> None:
     slowest = 0.0
     while kills < KILLS and not ledger.complaints:
         for _ in range(min(BURST, KILLS - kills)):
-            await asyncio.sleep(chance.uniform(0.05, 0.8))
+            await asyncio.sleep(chance.uniform(0.05, 0.6))
             kills += _kill(gateway, chance)
         slowest = max(slowest, await back(gateway))
         async with Caller(gateway.addresses, chance.choice(DOORS)) as caller:
@@ -95,10 +97,14 @@ async def _check(gateway: Victim, ledger: Ledger) -> None:
             # another process has to come to its end
             while (await caller.list(page_size=1, status=state)).total_size:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-    async with (
-        Caller(gateway.addresses, "jsonrpc") as rpc,
-        Caller(gateway.addresses, "rest") as rest,
-    ):
-        for number, task_id in enumerate(list(ledger.tasks)):
-            await ledger.check_log(rest if number % 2 else rpc, task_id)
+    rest = iter(list(ledger.tasks))
+    async with asyncio.TaskGroup() as group:
+        for number in range(CHECKERS):
+            group.create_task(_check_logs(gateway, ledger, DOORS[number % 2], rest))
     ledger.check_counters()
+
+
+async def _check_logs(gateway: Victim, ledger: Ledger, door: str, rest: Iterator[str]) -> None:
+    async with Caller(gateway.addresses, door) as caller:
+        for task_id in rest:
+            await ledger.check_log(caller, task_id)
