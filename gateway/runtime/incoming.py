@@ -72,10 +72,19 @@ def check_task(event: Task, task_id: str, context_id: str) -> None:
     if event.status.state == TASK_STATE_UNSPECIFIED:
         event.status.state = TASK_STATE_SUBMITTED
     _check_status(event.status)
+    if event.artifacts:
+        _check_artifact_ids([artifact.artifact_id for artifact in event.artifacts])
     for message in event.history:
         _own_message(message, task_id, context_id)
     if event.status.HasField("message"):
         _own_message(event.status.message, task_id, context_id)
+
+
+def _check_artifact_ids(ids: list[str]) -> None:
+    if not all(ids):
+        raise InvalidAgentResponseError("an artifact needs an artifact_id")
+    if len(set(ids)) < len(ids):
+        raise InvalidAgentResponseError("two artifacts of the task have the same artifact_id")
 
 
 def new_task(event: Task | None, message: Message) -> Task:
@@ -94,11 +103,12 @@ def new_task(event: Task | None, message: Message) -> Task:
     return task
 
 
-def to_reply(event: Message, context_id: str) -> SendMessageResponse:
-    """A direct answer. It names no task: none with the turn's id will ever exist."""
+def to_reply(event: Message, context_id: str, limit: int) -> SendMessageResponse:
+    """A direct answer of at most `limit` bytes. It names no task: none with the turn's id will
+    ever exist."""
     if not event.parts:
         raise InvalidAgentResponseError("a message needs at least one part")
-    _check_values(event, event.SerializeToString())
+    to_body(event, limit)
     response = SendMessageResponse()
     reply = response.message
     reply.CopyFrom(event)
@@ -109,7 +119,7 @@ def to_reply(event: Message, context_id: str) -> SendMessageResponse:
     return response
 
 
-def to_body(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent, limit: int) -> bytes:
+def to_body(event: Event, limit: int) -> bytes:
     """The event as bytes, at most `limit` of them beside what clients have said: a message that
     was taken in has to fit into its task."""
     body = event.SerializeToString()
@@ -117,16 +127,12 @@ def to_body(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent, limit
         raise InvalidAgentResponseError(
             f"the event has {len(body)} bytes, the limit is {limit}: send it in chunks"
         )
-    _check_values(event, body)
+    if fault := find_fault(event, body):
+        raise InvalidAgentResponseError("{}: {}".format(*fault))
     return body
 
 
-def _check_values(event: Event, body: bytes) -> None:
-    if fault := find_fault(event, body):
-        raise InvalidAgentResponseError("{}: {}".format(*fault))
-
-
-def _said_by_clients(event: Task | TaskArtifactUpdateEvent | TaskStatusUpdateEvent) -> int:
+def _said_by_clients(event: Event) -> int:
     if not isinstance(event, Task):
         return 0
     return sum(m.ByteSize() for m in event.history if m.role == Role.ROLE_USER)

@@ -227,7 +227,7 @@ class LiveTask:
             raise InvalidAgentResponseError(
                 "the turn has a task: put the message into a status update, not beside the task"
             )
-        turn.reply = to_reply(event, self.context_id)
+        turn.reply = to_reply(event, self.context_id, self.runtime.options.event_bytes)
         self.end_turn(turn)
 
     def _create(self, turn: LiveTurn, event: Task | None = None) -> Head:

@@ -228,18 +228,21 @@ def _artifact(part: Part) -> Event:
         (_artifact(_holding(1.0, MAX_NESTING + 1)), "nests"),
         (Message(parts=[_holding(1.0, MAX_NESTING + 1)]), "nests"),
         (status(99), "99 is no task state"),
+        (Task(artifacts=[Artifact(parts=[Part(text="x")])]), "needs an artifact_id"),
+        (Task(artifacts=[Artifact(artifact_id="a")] * 2), "the same artifact_id"),
+        (Message(parts=[Part(text="x" * 2000)]), "the limit is 1000"),
         (_at(10**15), "years 1 to 9999"),
     ],
 )
 def test_what_not_every_door_could_give_back_is_refused(event: Event, reason: str) -> None:
-    """PB08: one such value would make every page of ListTasks that holds its task unreadable,
-    and the log, too, at the next start."""
+    """PB08, S103: one such value would make every page of ListTasks that holds its task
+    unreadable, and the log, too, at the next start; artifacts are told apart by their ids."""
 
     async def emit(turn: Turn) -> None:
         await turn.emit(event)
 
     async def main() -> None:
-        async with running(ScriptedAgent(emit)) as runtime:
+        async with running(ScriptedAgent(emit), event_bytes=1000) as runtime:
             with pytest.raises(InvalidAgentResponseError, match=reason):
                 await (await runtime.send(call(), say())).outcome(True)
 
