@@ -149,7 +149,8 @@ class LinkServer:
                     ended.clear()
                     await ended.wait()
         except TimeoutError:
-            logger.warning("%d calls did not end within %s s", self.open_calls, grace)
+            if self.open_calls:
+                logger.warning("%d calls did not end within %s s", self.open_calls, grace)
 
     def _admits(self) -> bool:
         # cancelled calls count until they are gone: else opening and cancelling has no bound

@@ -143,9 +143,10 @@ class Runtime:
         return Counter(live.head.state for live in self._live.values() if live.head is not None)
 
     def is_working(self, scope: Scope, task_id: str) -> bool:
-        """Whether a turn of the task runs or waits, so that events may still come."""
+        """Whether a turn of the task runs or waits, or the last events of one are not stored yet,
+        so that events may still come."""
         live = self._live.get((scope, task_id))
-        return live is not None and live.turn is not None
+        return live is not None and (live.turn is not None or live.saved_version != live.version)
 
     # -- sending --------------------------------------------------------------------------
 

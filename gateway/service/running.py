@@ -152,7 +152,10 @@ class RunningCalls:
             # one that does not wait is busy with its client; one without a task has just begun
             if not running.task_id or not 0 < running.waits <= since:
                 continue
-            if not is_working(running.call.scope, running.task_id):
+            if is_working(running.call.scope, running.task_id):
+                # it is quiet from the end of the work on: its last events are on their way then
+                running.waits = time.monotonic()
+            else:
                 running.end(UnavailableError(STOPPING))
 
     async def _one_ended(self, timeout: float) -> None:

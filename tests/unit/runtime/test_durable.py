@@ -58,6 +58,33 @@ def test_the_record_of_a_turn_is_stored_before_its_agent_starts() -> None:
     run(main())
 
 
+def test_a_task_is_working_until_its_end_is_stored() -> None:
+    """SH03: a stop has to let the last events out."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        store = FaultyStore(MemoryStore())
+        async with running(ScriptedAgent(work), store) as runtime:
+            sent = await runtime.send(call(), say())
+            await sent.outcome(False)
+            store.pause()
+            gate.opened.set()
+            await until(lambda: store.commits_waiting > 0)
+            assert not runtime.running_turns
+            assert runtime.is_working(SCOPE, sent.task_id)
+            store.go_on()
+            await sent.outcome(True)
+            await until(lambda: not runtime.is_working(SCOPE, sent.task_id))
+
+    run(main())
+
+
 def test_events_that_are_ready_together_are_stored_together() -> None:
     async def main() -> None:
         store = FaultyStore(MemoryStore())

@@ -258,6 +258,29 @@ def test_a_drain_spares_streams_of_working_tasks(ends_in_time: bool) -> None:
     run(main())
 
 
+def test_a_drain_waits_for_the_last_events_of_work_that_has_just_ended() -> None:
+    """SH03: a stream is idle only when it has been quiet since its work ended, not since its
+    last event."""
+
+    async def main() -> None:
+        runtime, service = make_waiting()
+        assert runtime.gate is not None
+        runtime.working = True
+        reading = asyncio.create_task(read(service, []))
+        await runtime.entered.wait()
+        draining = asyncio.create_task(service.running.drain(20.0, runtime.is_working, 0.2))
+        await asyncio.sleep(0.5)
+        runtime.working = False
+        # another call ends: the drain looks again at once
+        service.running._ended.set()  # type: ignore[union-attr]
+        await asyncio.sleep(0.05)
+        runtime.gate.set()
+        await reading
+        await draining
+
+    run(main())
+
+
 def test_a_second_drain_with_less_grace_takes_over() -> None:
     """SH02: a second signal does not wait for the first one's grace."""
 
