@@ -30,8 +30,12 @@ MAX_VALUES = 200_000
 """Of one text: values are gone through one by one while all other calls of the door wait."""
 
 _LEAST_VALUE_BYTES = 2
-_strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""All that is quoted; what is not closed, too, so that no text takes more than one pass."""
+_tokens = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"?' rb"|(,|[\[{](?!\s*[\]}]))",
+    re.DOTALL,
+)
+"""Strings, and what a value comes behind: a comma, or the start of an array or object that is not
+empty. A string that is not closed is one, too, so that no text takes more than one pass."""
 
 
 def encode(message: ProtoMessage) -> Any:
@@ -70,14 +74,15 @@ def parse(text: bytes | bytearray | str) -> Any:
 
 def _has_too_many_values(text: bytes | bytearray | str) -> bool:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return _count(data) > MAX_VALUES and _count(_strings.sub(b"", data)) > MAX_VALUES
-
-
-def _count(text: bytes | bytearray) -> int:
-    """How many values a JSON text has, as far as its punctuation is not inside of strings: each
-    but the first comes behind a comma, or first in an array or object that is not empty."""
-    filled = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
-    return 1 + text.count(b",") + filled
+    if data.count(b",") + data.count(b"[") + data.count(b"{") < MAX_VALUES:
+        return False
+    values = 1
+    for token in _tokens.finditer(data):
+        if token.lastindex:
+            values += 1
+            if values > MAX_VALUES:
+                return True
+    return False
 
 
 def _parse_slowly(text: bytes | bytearray | str, error: orjson.JSONDecodeError) -> Any:
