@@ -22,6 +22,7 @@ from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from transports import transport
 from transports.core import Answer, CoreClient
+from transports.core_calls import CoreStream
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,58 @@ class CountingClient(CoreClient):
             raise
         finally:
             self._metrics.call_ended(call.door, method, code, time.perf_counter() - started)
+
+    def stream(self, method: str, request: ProtoMessage, call: Call) -> CoreStream:
+        """As the client does."""
+        return CountedStream(self._metrics, self, method, request, call)
+
+
+class CountedStream(CoreStream):
+    """A stream that is counted, as open from its first event on, and at its end."""
+
+    __slots__ = ("_door", "_is_counted", "_metrics", "_operation", "_started")
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        client: CoreClient,
+        method: str,
+        request: ProtoMessage,
+        call: Call,
+    ):
+        super().__init__(client, method, request, call)
+        self._metrics = metrics
+        self._door, self._operation = call.door, method
+        self._started = time.perf_counter()
+        self._is_counted = False
+
+    async def __anext__(self) -> list[tuple[int, bytes]]:
+        was_started = self.is_started
+        try:
+            events = await super().__anext__()
+        except StopAsyncIteration:
+            self._count("OK")
+            raise
+        except FailureError as error:
+            self._count(error.failure.row.code.name)
+            raise
+        if not was_started:
+            self._metrics.stream_opened(self._door)
+        return events
+
+    async def aclose(self) -> None:
+        self._count("CANCELLED")
+        await super().aclose()
+
+    def _count(self, code: str) -> None:
+        if self._is_counted:
+            return
+        self._is_counted = True
+        self._metrics.call_ended(
+            self._door, self._operation, code, time.perf_counter() - self._started
+        )
+        if self.is_started:
+            self._metrics.stream_closed(self._door)
 
 
 class Adapter:

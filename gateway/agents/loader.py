@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from gateway.agents import Agent, AgentError
 from gateway.agents.function import FunctionAgent, is_async
@@ -83,10 +83,17 @@ def proposed_card(spec: str) -> dict[str, Any]:
     card = getattr(sys.modules.get(module_name), "agent_card", None)
     if card is None:
         return {}
-    fields = MessageToDict(card) if isinstance(card, AgentCard) else card
-    if not isinstance(fields, Mapping):
-        kind = type(card).__name__
-        raise AgentError(f"agent {spec}: agent_card is a {kind}; give an AgentCard or a mapping")
+    if not isinstance(card, AgentCard):
+        if not isinstance(card, Mapping):
+            kind = type(card).__name__
+            raise AgentError(
+                f"agent {spec}: agent_card is a {kind}; give an AgentCard or a mapping"
+            )
+        try:
+            card = ParseDict(dict(card), AgentCard())
+        except ParseError as error:
+            raise AgentError(f"agent {spec}: agent_card is no AgentCard in JSON: {error}") from None
+    fields = MessageToDict(card)
     return {name: fields[name] for name in PROPOSED if name in fields}
 
 

@@ -263,7 +263,7 @@ def test_a_plain_function_does_not_import_the_sdk_s_server() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'agent_card = {"name": "Mine", "supportedInterfaces": [], "skills": []}',
+        'agent_card = {"name": "Mine", "supportedInterfaces": [{"url": "http://x"}]}',
         "from a2a.types import AgentCard\nagent_card = AgentCard(name='Mine')",
     ],
 )
@@ -274,6 +274,21 @@ def test_the_module_may_propose_its_card(write: Write, text: str) -> None:
     fields = proposed_card("mod_card:agent")
     assert fields["name"] == "Mine"
     assert "supportedInterfaces" not in fields
+
+
+def test_a_card_with_an_unknown_field_is_refused_in_words(write: Write) -> None:
+    text = "async def agent(input):\n    return 'x'\n\nagent_card = {'name': 'x', 'skillz': []}\n"
+    write("mod_card.py", text)
+    load("mod_card:agent")
+    with pytest.raises(AgentError, match="skillz"):
+        proposed_card("mod_card:agent")
+
+
+def test_a_card_may_use_the_names_of_the_proto(write: Write) -> None:
+    text = "agent_card = {'default_output_modes': ['text/plain']}"
+    write("mod_card.py", f"async def agent(input):\n    return 'x'\n\n{text}\n")
+    load("mod_card:agent")
+    assert proposed_card("mod_card:agent") == {"defaultOutputModes": ["text/plain"]}
 
 
 def test_a_card_of_another_kind_is_refused_in_words(write: Write) -> None:
