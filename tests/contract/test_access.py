@@ -255,7 +255,7 @@ def test_tasks_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
     ("name", "value"), [(n, v) for metadata in BAD[:13] for n, v in [*metadata.items()][:1]]
 )
 def test_what_http_answers(guarded: Places, name: str, value: str) -> None:
-    """D19, S168: 401 with a challenge for each scheme; the body of JSON-RPC is the seed's, that
+    """D19, S168: 401 with a challenge for each scheme; the body of JSON-RPC is one word, that
     of REST a google.rpc.Status."""
     headers = {name: value, "a2a-version": "1.0"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
