@@ -28,7 +28,7 @@ class HttpClient:
         self._marker = marker
         self._connections = connections
         self._all: list[_Connection] = []
-        self._idle: list[_Connection] = []
+        self._idle: deque[_Connection] = deque()
         self._waiting: deque[float] = deque()
 
     async def open(self, port: int) -> None:
@@ -39,12 +39,13 @@ class HttpClient:
                 lambda: _Connection(self._answered, self._failed), "127.0.0.1", port
             )
             self._all.append(connection)
-        self._idle = list(self._all)
+        # by turns: servers close connections that are idle for long
+        self._idle = deque(self._all)
 
     def start(self, tag: float) -> None:
         """Send one call."""
         if self._idle:
-            self._idle.pop().send(self._request.fill(), tag)
+            self._idle.popleft().send(self._request.fill(), tag)
         else:
             self._waiting.append(tag)
 

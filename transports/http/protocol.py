@@ -349,7 +349,11 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
         elif self._phase == _HEAD:
             if waited > self.bounds.head_timeout:
-                self._refuse(408, "The request's head took too long")
+                if self._bytes:
+                    self._refuse(408, "The request's head took too long")
+                else:
+                    # who has asked nothing would take an answer for that of its next request
+                    self.transport.close()
         elif self._phase == _LEAVING:
             if waited > _LINGER:
                 self.abort()
