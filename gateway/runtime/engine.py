@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
+from threading import get_ident
 
 from gateway.agents import Agent
 from gateway.call import Call, Scope
@@ -79,6 +80,7 @@ class Runtime:
         """Open the store, end what the last core left open, start the agent. Raises
         `StoreError` and `AgentError`."""
         self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
         self.journal = Journal(self.store, self._observer.committed)
         self.runner = Runner(
             self.agent, self.options.running, self.options.cancel_timeout, self._turn_ended

@@ -52,7 +52,7 @@ class Runner:
 
     def _spawn(self, turn: LiveTurn) -> None:
         self.running.add(turn)
-        turn.run_task = asyncio.create_task(self._run(turn))
+        turn.run_task = turn.live.runtime.loop.create_task(self._run(turn))
 
     async def _run(self, turn: LiveTurn) -> None:
         logs.begin_turn(turn.task_id)

@@ -1,6 +1,7 @@
 """One turn as the runtime sees it: the agent's side (`emit`) and its marks in the task's life."""
 
 import asyncio
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from gateway.agents import Turn
@@ -74,9 +75,9 @@ class LiveTurn(Turn):
 
     async def emit(self, event: Event) -> None:
         live = self.live
-        home = live.runtime.loop
-        if asyncio.get_running_loop() is not home:
-            await run_on(home, lambda: self.emit(event))
+        # the thread tells as much as its running loop would, which costs a system call
+        if get_ident() != live.runtime.thread:
+            await run_on(live.runtime.loop, lambda: self.emit(event))
         elif live.accept(self, event):
             await live.drained(self)
 
