@@ -33,11 +33,12 @@ from gateway.runtime.keys import Keys
 from gateway.runtime.live import LiveTask
 from gateway.runtime.options import RuntimeObserver, RuntimeOptions, SilentObserver
 from gateway.runtime.reading import Repeated, Sent, subscription
-from gateway.runtime.recovery import NOT_STORED, fail_open_turns, load, store_failure
+from gateway.runtime.recovery import fail_open_turns, load
+from gateway.runtime.repair import Repairs, not_stored
 from gateway.runtime.retention import Retention
 from gateway.runtime.runner import Runner
 from gateway.runtime.turn import LiveTurn
-from gateway.store import KeyConflictError, LogEvent, Query, Store, StoreError, TurnRow, Write
+from gateway.store import LogEvent, Query, Store, StoreError, TurnRow, Write
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,6 @@ MAX_RELATED = 16
 BUSY = "Task is already working."
 UNWIND_SECONDS = 0.3
 """Beyond the grace, for what is cancelled at the end, and for the agent to stop."""
-MEND_INTERVAL = 5.0
-"""Seconds between attempts to store the failure of a task that the store keeps refusing."""
 
 
 class Runtime:
@@ -67,7 +66,7 @@ class Runtime:
         self.contexts = Contexts(self.options.context_idle)
         self._live: dict[tuple[Scope, str], LiveTask] = {}
         self._loading: dict[tuple[Scope, str], asyncio.Future[LiveTask]] = {}
-        self._mending: set[tuple[Scope, str]] = set()
+        self.repairs = Repairs(self)
         """Tasks whose failure is not stored yet: they take nothing new."""
         self.keys = Keys(self)
         self._queued = 0
@@ -83,7 +82,7 @@ class Runtime:
         self.thread = get_ident()
         self.journal = Journal(self.store, self._observer.committed)
         self.runner = Runner(
-            self.agent, self.options.running, self.options.cancel_timeout, self._turn_ended
+            self.agent, self.options.running, self.options.cancel_timeout, self.turn_ended
         )
         self.retention = Retention(self.store, self.options, self._expired)
         await self.store.open()
@@ -214,7 +213,7 @@ class Runtime:
 
         def done(error: StoreError | None) -> None:
             if error is not None:
-                turn.failure = self._not_stored(error)
+                turn.failure = not_stored(error)
             turn.is_queued = error is None
             live.wake()
 
@@ -279,11 +278,11 @@ class Runtime:
         self._starting.discard(turn)
         self.runner.start(turn)
 
-    def _turn_ended(self, turn: LiveTurn) -> None:
+    def turn_ended(self, turn: LiveTurn) -> None:
         live = turn.live
         self._starting.discard(turn)
         if turn.row.key:
-            _ = self._spawn(self.keys.forget(turn))
+            _ = self.spawn(self.keys.forget(turn))
         if self.options.exclusive:
             self.contexts.leave(live.scope, live.context_id)
         live.turn = None
@@ -320,7 +319,7 @@ class Runtime:
         """The task in memory, loaded where it is not. The caller has to use it before it awaits
         anything else. Raises `TaskNotFoundError`."""
         key = (scope, task_id)
-        if key in self._mending:
+        if key in self.repairs.mending:
             raise UnavailableError("The task's last change is being stored; try again later")
         while True:
             live = self._live.get(key)
@@ -430,11 +429,11 @@ class Runtime:
         """Begin to cancel; None where another cancel is under way or the turn begins just now."""
         turn = live.turn
         if turn is None:
-            return self._spawn(self._cancel_interrupted(self._cancel_turn(call, live)))
+            return self.spawn(self._cancel_interrupted(self._cancel_turn(call, live)))
         if turn.is_cancelling or not turn.is_running:
             return None
         turn.is_cancelling = True
-        return self._spawn(self.runner.cancel(turn))
+        return self.spawn(self.runner.cancel(turn))
 
     def _cancel_turn(self, call: Call, live: LiveTask) -> LiveTurn:
         """A turn that runs no agent: it holds the task while its agent is told."""
@@ -455,7 +454,7 @@ class Runtime:
         try:
             await self.runner.cancel_interrupted(turn, turn.live)
         finally:
-            self._turn_ended(turn)
+            self.turn_ended(turn)
 
     # -- what the parts tell --------------------------------------------------------------
 
@@ -487,78 +486,18 @@ class Runtime:
             turn.task_id,
         )
 
-    def repair(self, live: LiveTask, error: StoreError) -> None:
-        """The store refused a write of this task."""
-        logger.error("a write of task %s was refused", live.id, exc_info=error)
-        _ = self._spawn(self._repair(live, error))
-
-    async def _repair(self, live: LiveTask, error: StoreError) -> None:
-        """Bring the task back to what is stored: turns that had begun fail with the task, those
-        that had not are refused."""
-        turns, live.turns = live.turns, []
-        begun = [turn for turn in turns if turn.is_running]
-        for turn in turns:
-            turn.is_closed = True
-            # an answer that could not be kept is none
-            turn.reply, turn.row.outcome = None, b""
-            if turn not in begun:
-                turn.failure = self._not_stored(error)
-            elif turn.run_task is not None:
-                turn.run_task.cancel()
-        try:
-            await self._restore(live, begun)
-        except (InternalError, StoreError):
-            self._lose(live, begun)
-        live.is_broken = False
-        for turn in turns:
-            turn.ended_version = turn.settled_version = live.saved_version
-            turn.end_seq = live.saved_seq
-            if live.turn is turn and turn.run_task is None:
-                self._turn_ended(turn)
-        live.wake()
-        self.release(live)
-
-    async def _restore(self, live: LiveTask, begun: list[LiveTurn]) -> None:
-        if begun:
-            for turn in begun:
-                stored = await store_failure(self.journal.store, self.store, turn.row, NOT_STORED)
-            live.restore(*stored)
-        elif live.is_stored:
-            row = await load(self.store, live.scope, live.id)
-            if row is not None:
-                live.restore(*row)
-
-    def _lose(self, live: LiveTask, begun: list[LiveTurn]) -> None:
-        """Nobody is kept waiting any longer; the store gets the failure once it takes it."""
-        live.is_lost = True
-        key = (live.scope, live.id)
-        self._live.pop(key, None)
-        for turn in begun:
-            turn.failure = InternalError("The task could not be stored; try again later")
-        if begun and key not in self._mending:
-            self._mending.add(key)
-            _ = self._spawn(self._mend(key, [turn.row for turn in begun]))
-
-    async def _mend(self, key: tuple[Scope, str], rows: list[TurnRow]) -> None:
-        while rows:
-            await asyncio.sleep(MEND_INTERVAL)
-            with contextlib.suppress(InternalError):
-                await store_failure(self.journal.store, self.store, rows[0], NOT_STORED)
-                del rows[0]
-        self._mending.discard(key)
-
-    def _not_stored(self, error: StoreError) -> Exception:
-        if isinstance(error, KeyConflictError):
-            return ValidationError(("idempotency-key", "was used for another request"))
-        return UnavailableError("The message could not be stored; nothing was done, send it again")
-
     def _expired(self, scope: Scope, task_id: str) -> None:
         live = self._live.pop((scope, task_id), None)
         if live is not None:
             live.is_deleted = True
             live.wake()
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def forget(self, key: tuple[Scope, str]) -> None:
+        """Take a task out of memory, whatever goes on in it."""
+        self._live.pop(key, None)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Do some work beside everything else; the stop ends it."""
         task = self.loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -398,7 +398,7 @@ class LiveTask:
         if error is not None:
             self.is_broken = True
             self.repairs += 1
-            self.runtime.repair(self, error)
+            self.runtime.repairs.begin(self, error)
             return
         if write.task is not None:
             self.is_stored = True

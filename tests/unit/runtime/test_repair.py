@@ -10,7 +10,7 @@ from gateway.agents import Turn
 from gateway.call import Scope
 from gateway.errors import InternalError, TaskNotFoundError, UnavailableError
 from gateway.pb import Message, Part, TaskState
-from gateway.runtime import Runtime, RuntimeOptions, engine, recovery
+from gateway.runtime import Runtime, RuntimeOptions, recovery, repair
 from gateway.store import LogEvent, StoreError, TaskRow, TurnRow, Write
 from gateway.store.memory import MemoryStore
 from tests.conftest import run
@@ -104,7 +104,7 @@ def test_a_task_that_was_given_up_gets_its_failure_later(monkeypatch: pytest.Mon
 
     async def main() -> None:
         monkeypatch.setattr(recovery, "REPAIR_DELAYS", (0.0, 0.0))
-        monkeypatch.setattr(engine, "MEND_INTERVAL", 0.01)
+        monkeypatch.setattr(repair, "MEND_INTERVAL", 0.01)
         store = FaultyStore(MemoryStore())
         gate = Gate()
 
@@ -127,7 +127,7 @@ def test_a_task_that_was_given_up_gets_its_failure_later(monkeypatch: pytest.Mon
                 await collect(stream)
             with pytest.raises(UnavailableError):
                 await runtime.send(call(), say(task_id=sent.task_id))
-            await until(lambda: not runtime._mending)
+            await until(lambda: not runtime.repairs.mending)
             task = await runtime.task(SCOPE, sent.task_id)
             assert task.status.state == FAILED
             assert "could not be stored" in task.status.message.parts[0].text
