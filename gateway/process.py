@@ -130,7 +130,7 @@ class _Life:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._ask, None)
         if self._channel:
             self._channel.watch(self._told)
