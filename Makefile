@@ -10,7 +10,7 @@ SOURCES := gateway transports tests $(wildcard benchmarks examples)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test testbed tck check format format-check lint types imports generate drift bench faults lock clean
+.PHONY: help run test testbed tck check format format-check lint types imports generate drift bench faults fuzz lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -57,6 +57,9 @@ bench: $(VENV)/dev ## ours against the SDK's server, side by side
 
 faults: $(VENV)/dev ## kill, freeze and stop processes under load, the long form of it
 	FAULTS=long $(BIN)/python -m pytest -s tests/faults $(ARGS)
+
+fuzz: $(VENV)/dev ## the generated tests with examples that no run had before
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/unit $(ARGS)
 
 # The environment. A lock holds every wheel of every pinned version, so it serves each supported
 # Python on x86_64 and aarch64; the stamps make it install once.

@@ -1,10 +1,19 @@
 """What tests of all kinds share."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from hypothesis import settings
+
 T = TypeVar("T")
+
+# The same examples at each run, so that a build fails for what it changed and for nothing else;
+# `make fuzz` looks for new ones.
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("search", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 LIMIT = 30.0
 """Seconds after which a test that hangs is ended."""

@@ -34,12 +34,30 @@ def section(cls: type[T]) -> type[T]:
 
 
 @section
+class Command:
+    """How an agent `command:PROGRAM [ARGUMENT...]` is run, once for each message."""
+
+    output: Literal["text", "events"] = "text"
+    """`text`: what it prints becomes an artifact; `events`: one A2A event in JSON a line."""
+    environment: tuple[str, ...] = ()
+    """Names of variables that it gets beside PATH, HOME, LANG, LC_*, TZ, TMPDIR and USER."""
+    directory: Path | None = None
+    """Where it runs; unset: where the gateway was started."""
+    timeout: Interval | None = None
+    """Seconds of one run; unset: without end."""
+    output_bytes: Bytes = 16 * MIB
+    """Of one run; a program that prints more is ended, and its task FAILED."""
+
+
+@section
 class Agent:
     """The agent and how it is run."""
 
     spec: Text = ""
-    """`module:attribute`, imported with the current directory and PYTHONPATH."""
-    isolation: Literal["loop", "thread"] = "loop"
+    """`module:attribute`, imported with the current directory and PYTHONPATH;
+    `command:PROGRAM [ARGUMENT...]`; `grpc:ADDRESS`."""
+    isolation: Literal["loop", "thread", "process"] = "loop"
+    command: Command = field(default_factory=Command)
     cancel_timeout: Seconds = 5.0
     """An agent that ignores a cancel for so long is abandoned, and its task CANCELED."""
     watchdog: Interval = 1.0
@@ -208,5 +226,7 @@ class Config:
     logs: Logs = field(default_factory=Logs)
     metrics: Metrics = field(default_factory=Metrics)
     link: Link = field(default_factory=Link)
+    adapters: Literal["apart", "together"] = "apart"
+    """Whether each door that is not the core's own runs in a process of its own."""
     grace: Seconds = 10.0
     """Seconds that running calls get to end when the gateway stops."""

@@ -152,6 +152,7 @@ class MemoryStore(Store):
         """Refuse what cannot be stored before anything is changed."""
         ends: dict[tuple[Scope, str], int] = {}
         keys: dict[tuple[Scope, str], str] = {}
+        turns: dict[str, TurnRow] = {}
         for index, write in enumerate(writes):
             turn, task = write.turn, write.task
             if turn is not None and turn.key:
@@ -160,10 +161,15 @@ class MemoryStore(Store):
                 if held_by and held_by != turn.id:
                     raise KeyConflictError(writes=(index,))
                 keys[place] = turn.id
+                turns[turn.id] = turn
             if write.ended_turn:
-                ended = self._turns.get(write.ended_turn)
+                # of an earlier commit, or made by this one
+                ended = turns.get(write.ended_turn) or self._turns.get(write.ended_turn)
                 if ended is not None and ended.key:
-                    keys[ended.scope, ended.key] = ""  # free again
+                    place = (ended.scope, ended.key)
+                    held_by = keys[place] if place in keys else self._keys.get(place)
+                    if held_by == ended.id:
+                        keys[place] = ""  # free again
             if task is None and not write.events:
                 continue
             name = (write.scope, write.task_id)

@@ -157,7 +157,7 @@ class TestErrors:
         file = tmp_path / "c.yaml"
         file.write_text("limits: {runing: 3}\nagent: {isolation: fork}\n")
         assert problems(file) == [
-            f"agent.isolation: 'fork' is not one of 'loop' or 'thread' ({file})",
+            f"agent.isolation: 'fork' is not one of 'loop', 'thread' or 'process' ({file})",
             f"limits.runing: there is no such key; did you mean limits.running? ({file})",
         ]
 

@@ -124,7 +124,7 @@ def test_sizes(text: str, size: int) -> None:
         ("LIMITS__RUNNING", "1.5", "is not a whole number"),
         ("LIMITS__RUNNING", "0", "must be at least 1"),
         ("CONTEXTS__EXCLUSIVE", "maybe", "is neither true nor false"),
-        ("AGENT__ISOLATION", "process", "is not one of 'loop' or 'thread'"),
+        ("AGENT__ISOLATION", "fork", "is not one of 'loop', 'thread' or 'process'"),
     ],
 )
 def test_bad_quantities(variable: str, value: str, reason: str) -> None:

@@ -350,7 +350,6 @@ TestLinks = Links.TestCase
 TestLinks.settings = settings(
     max_examples=60,
     stateful_step_count=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

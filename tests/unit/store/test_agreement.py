@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.call import Scope
@@ -100,7 +100,17 @@ async def in_both(body: Callable[[Store, Store], Awaitable[None]]) -> None:
             await second.close()
 
 
-@settings(max_examples=40, deadline=None)
+MADE_AND_ENDED = Write(ANNA, "anna-a", turn=turn(ANNA, "anna-a", "k1", False, 0))
+MADE_AND_ENDED.ended_turn = "anna-anna-a-k1"
+SAME_KEY = Write(ANNA, "anna-b", turn=turn(ANNA, "anna-b", "k1", False, 0))
+ENDED_TWICE = Write(ANNA, "anna-c", ended_turn="anna-anna-a-k1")
+THIRD = Write(ANNA, "anna-c", turn=turn(ANNA, "anna-c", "k1", False, 0))
+
+
+# a key is free again when its turn has ended, also in the commit that made it; once
+@example([[MADE_AND_ENDED, SAME_KEY]])
+@example([[MADE_AND_ENDED], [MADE_AND_ENDED, SAME_KEY, ENDED_TWICE, THIRD]])
+@settings(max_examples=40)
 @given(histories)
 def test_every_history_ends_alike(history: list[Step]) -> None:
     async def body(first: Store, second: Store) -> None:

@@ -132,7 +132,7 @@ def test_every_query_gives_what_a_plain_search_gives(kind: str) -> None:
         limit_bytes=st.just(1 << 20),
     )
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(tasks, st.lists(queries, min_size=1, max_size=4))
     def search(rows: list[TaskRow], asked: list[Query]) -> None:
         async def main() -> None:

@@ -71,7 +71,7 @@ def ask(
 
 
 @given(REQUESTS.map(json.dumps).map(str.encode) | st.binary(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_json_rpc(body: bytes) -> None:
     """JR01 to JR11, PB11: one JSON-RPC answer with the id of the request, or null where that
     cannot be; never a traceback or a path."""
@@ -105,7 +105,7 @@ def test_json_rpc(body: bytes) -> None:
     st.sampled_from([b"application/json", b"text/plain", b"", b"\xff;;q"]),
     st.sampled_from([b"*/*", b"application/json;q=x,,", b"\xff", b"application/a2a+json"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_rest(
     method: str, path: str, query: bytes, body: bytes, content_type: bytes, accept: bytes
 ) -> None:

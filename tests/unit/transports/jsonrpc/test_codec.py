@@ -145,7 +145,7 @@ def with_required(message: Any, value: Any) -> Any:
 
 
 @given(messages())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_encodes_as_protobuf_does(message: Any) -> None:
     """R7, R43: the same JSON value as protobuf's own printer, REQUIRED fields added (A2A 5.7)."""
     expected = with_required(message, json_format.MessageToDict(message))
@@ -156,7 +156,7 @@ def test_encodes_as_protobuf_does(message: Any) -> None:
 
 
 @given(messages(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_decodes_what_it_and_protobuf_encode(message: Any, proto_names: bool) -> None:
     """R7, R43: what either printer writes, in either spelling of names, comes back the same."""
     theirs = json_format.MessageToDict(message, preserving_proto_field_name=proto_names)
@@ -187,7 +187,7 @@ def mangled(draw: st.DrawFn) -> tuple[type[ProtoMessage], Any]:
 
 
 @given(mangled())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_never_reads_otherwise_than_protobuf(case: tuple[type[ProtoMessage], Any]) -> None:
     """PB01, PB05, PB13: what it accepts means what protobuf's parser says; it only refuses more."""
     kind, value = case
@@ -199,7 +199,7 @@ def test_never_reads_otherwise_than_protobuf(case: tuple[type[ProtoMessage], Any
 
 
 @given(st.sampled_from(KINDS), JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_json_decodes_or_is_refused(kind: type[ProtoMessage], value: Any) -> None:
     """Never another exception than ValidationError."""
     with contextlib.suppress(ValidationError):

@@ -181,7 +181,7 @@ MEMBERS = st.fixed_dictionaries(
 
 
 @given(MEMBERS.map(json.dumps) | JSON.map(json.dumps) | st.text())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_fuzzed_envelopes(text: str) -> None:
     """Any text gives a request, or an error with the right id; never anything else."""
     try:
@@ -203,7 +203,7 @@ def test_fuzzed_envelopes(text: str) -> None:
 
 
 @given(st.binary(max_size=64))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_fuzzed_bytes(data: bytes) -> None:
     """Bytes of any kind give a request or an EnvelopeError."""
     with contextlib.suppress(EnvelopeError):
