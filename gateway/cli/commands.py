@@ -1,109 +1,12 @@
-"""The commands: read flags, make one configuration of them, start what was asked for."""
-
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+"""The command line's root: one line for each command."""
 
 import click
 
-if TYPE_CHECKING:
-    from gateway.config import Config
-
-EXIT_CODES = """\b
-Exit codes:
-  0  stopped in order
-  1  failed; the log has the reason
-  2  wrong usage or configuration
-  3  the agent cannot be loaded or started
-  4  an address cannot be opened
-  5  the state directory or the store is in use, or cannot be used
-  6  a process could not be started again
-"""
-
-Command = Callable[..., None]
-
-
-def configured(*names: str) -> Callable[[Command], Command]:
-    """The options that become configuration, and `--config`."""
-    options = {
-        "agent": click.option(
-            "--agent",
-            metavar="SPEC",
-            help="The agent, module:attribute, imported with the current directory and PYTHONPATH; "
-            "`demo` is built in.",
-        ),
-        "transport": click.option(
-            "--transport",
-            "transports",
-            metavar="NAME[=ADDRESS]",
-            multiple=True,
-            help="A door to open, such as http=127.0.0.1:8080 or grpc=unix:/run/a2a.sock; give it "
-            "again for more. Default: grpc=127.0.0.1:50051 and http=127.0.0.1:41242.",
-        ),
-        "store": click.option(
-            "--store",
-            metavar="URL",
-            help="Where tasks are kept: memory: or sqlite:///PATH. Default: a database in the "
-            "state directory.",
-        ),
-        "state_dir": click.option(
-            "--state-dir",
-            type=click.Path(file_okay=False),
-            metavar="DIR",
-            help="The gateway's own files; one core at a time. Default: a2a-gateway in the XDG "
-            "state home.",
-        ),
-        "log_level": click.option(
-            "--log-level",
-            metavar="LEVEL",
-            help="debug, info, warning or error. Default: info.",
-        ),
-    }
-
-    def decorate(command: Command) -> Command:
-        command = click.option(
-            "--config",
-            "file",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Configuration in YAML or JSON; the environment (A2A_GATEWAY_SECTION__KEY) and "
-            "these options go before it.",
-        )(command)
-        for name in reversed(names):
-            command = options[name](command)
-        return command
-
-    return decorate
-
-
-def load_config(file: Path | None, transports: Sequence[str] = (), **flags: str | None) -> "Config":
-    """One configuration of all sources; ends the program with exit code 2 where it is wrong."""
-    from gateway.config import ConfigError, load
-
-    keys = {"agent": "agent.spec", "log_level": "logs.level"}
-    named: Mapping[str, tuple[str, Any]] = {
-        keys.get(name, name): (f"--{name.replace('_', '-')}", value)
-        for name, value in flags.items()
-    }
-    try:
-        return load(file, flags=named, transports=transports)
-    except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"a2a-gateway: {problem}", err=True)
-        sys.exit(2)
-
-
-def need_agent(config: "Config") -> None:
-    """End the program where no agent is named."""
-    if not config.agent.spec:
-        raise click.UsageError(
-            "no agent is named; give --agent module:attribute, or --agent demo to look around"
-        )
+from gateway.cli import running
 
 
 @click.group(
-    epilog=EXIT_CODES,
+    epilog=running.EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="a2a-gateway")
@@ -111,38 +14,5 @@ def cli() -> None:
     """One agent behind every A2A door."""
 
 
-@cli.command(epilog=EXIT_CODES)
-@configured("agent", "transport", "store", "state_dir", "log_level")
-def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
-    """Run the gateway: the core, and an adapter process for the doors."""
-    from gateway.config import to_wire
-    from gateway.supervisor import become
-
-    config = load_config(file, transports, **flags)
-    need_agent(config)
-    become(to_wire(config))
-
-
-@cli.command(epilog=EXIT_CODES)
-@configured("agent", "transport", "store", "state_dir", "log_level")
-def core(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
-    """Run the core alone: the agent, the store and the native gRPC listener. Adapters join it by
-    the link, a socket in the state directory unless link.address says otherwise."""
-    config = load_config(file, transports, **flags)
-    need_agent(config)
-    from gateway.core import run
-
-    sys.exit(run(config))
-
-
-@cli.command(epilog=EXIT_CODES)
-@click.argument("names", nargs=-1, metavar="NAME[=ADDRESS]...", required=True)
-@configured("state_dir", "log_level")
-def adapter(names: Sequence[str], file: Path | None, **flags: str | None) -> None:
-    """Run the doors NAME... in one process, in front of a core that runs elsewhere."""
-    config = load_config(file, names, **flags)
-    if config.transports.grpc is not None:
-        raise click.UsageError("grpc is the core's own door; open it by: a2a-gateway core")
-    from transports.process import run
-
-    sys.exit(run(config))
+for command in (running.serve, running.core, running.adapter):
+    cli.add_command(command)
