@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gateway.access import Access, AccessError, from_config
 from gateway.agents import Agent, AgentError
+from gateway.agents.home import home_of
 from gateway.agents.loader import load as load_agent
 from gateway.agents.loader import proposed_card
 from gateway.agents.watchdog import Watchdog, install
@@ -30,7 +33,7 @@ from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
 from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions, claim_path
 from gateway.service import Service, ServiceOptions
-from gateway.state_dir import StateDir, StateDirError, claim_link_folder
+from gateway.state_dir import Invitation, StateDir, StateDirError, claim_folder
 from gateway.store import Store, StoreError, open_store
 
 logger = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ class Core:
     def __init__(self, config: Config, metrics: Metrics):
         self._config = config
         self._metrics = metrics
-        self._state_dir = StateDir(config.state_dir)
+        self._state_dir = StateDir.inherit(config.state_dir)
         self._access: Access | None = None
         self._runtime: Runtime | None = None
         self._service: Service | None = None
@@ -117,6 +120,7 @@ class Core:
         self._monitor = Monitor(self._runtime.store.ping, self._tell_ready)
         await self._monitor.start()
         self._state_dir.describe([f"grpc {address}" for address in addresses])
+        self._invite()
         return {"doors": {"grpc": addresses}} if addresses else {}
 
     async def _claim_state_dir(self) -> None:
@@ -157,7 +161,7 @@ class Core:
         assert self._service
         address = Address.parse(config.link.address)
         if address.is_unix:
-            claim_link_folder(address)
+            claim_folder(Path(address.path).parent)
         limits = config.limits
         secret = config.link.secret
         self._link = LinkServer(
@@ -200,6 +204,23 @@ class Core:
         except OSError as error:
             text = cannot_listen(door, str(error.filename or ""), error)
             raise StartError(text, EXIT_ADDRESS) from None
+
+    def _invite(self) -> None:
+        """Let `a2a-gateway stdio` find this core; where it cannot, all else works."""
+        config = self._config
+        secret = config.link.secret
+        try:
+            self._state_dir.invite(
+                Invitation(
+                    pid=os.getpid(),
+                    address=config.link.address,
+                    secret=secret.reveal() if secret else "",
+                    agent=config.agent.spec,
+                    home=home_of(config.agent.spec),
+                )
+            )
+        except StateDirError as error:
+            logger.warning("a2a-gateway stdio cannot join this core: %s", error)
 
     async def _tell_ready(self, is_ready: bool, reason: str) -> None:
         assert self._link

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import IO, Any, NoReturn
 
 from gateway.family import CHANNEL_VARIABLE, EXIT_DYING, EXIT_FAILED
+from gateway.lock import LOCK_VARIABLE, open_lock
 
 READY_LIMIT = 60.0
 FIRST_PAUSE = 0.1
@@ -40,9 +41,11 @@ Announce = Callable[[dict[str, dict[str, Any]], Config], None]
 class Child:
     """One process, over all its restarts."""
 
-    def __init__(self, name: str, arguments: list[str]):
+    def __init__(self, name: str, arguments: list[str], lock: int | None = None):
         self.name = name
         self.arguments = arguments
+        self.lock = lock
+        """The state directory's lock file, lent to a core at each start."""
         self.pid = 0
         self.channel: socket.socket | None = None
         self.buffer = b""
@@ -64,6 +67,9 @@ class Child:
         self.report, self.error, self.buffer = None, "", b""
         self.restart_at = self.kill_at = None
         self.started_at = time.monotonic()
+        if self.lock is not None:
+            environment[LOCK_VARIABLE] = str(self.lock)
+            os.set_inheritable(self.lock, True)
         self.pid = os.posix_spawn(
             sys.executable,
             command(*self.arguments),
@@ -75,6 +81,8 @@ class Child:
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
         )
         theirs.close()
+        if self.lock is not None:
+            os.set_inheritable(self.lock, False)
         ours.setblocking(False)
         self.channel = ours
         self.is_configured = False
@@ -392,7 +400,16 @@ def children_for(config: Config) -> tuple[Child, list[Child]]:
     doors = [name for name, door in config["transports"].items() if door is not None]
     others = [name for name in doors if name != "grpc"]
     adapters = [Child("adapter", ["transports.process", *others])] if others else []
-    return Child("core", ["gateway.core"]), adapters
+    return Child("core", ["gateway.core"], _lock(config)), adapters
+
+
+def _lock(config: Config) -> int | None:
+    """The lock file, held open as long as this process lives, so that nobody takes the directory
+    while a core is started again."""
+    try:
+        return open_lock(config["state_dir"])
+    except OSError:
+        return None  # the core says why
 
 
 def supervise(config: Config) -> int:

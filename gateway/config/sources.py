@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.family import CHANNEL_VARIABLE
+from gateway.lock import LOCK_VARIABLE
 
 PREFIX = "A2A_GATEWAY_"
 FILE_VARIABLE = "A2A_GATEWAY_CONFIG"
@@ -67,7 +68,7 @@ def from_environment(environment: Mapping[str, str]) -> Source:
     names: dict[Key, str] = {}
     for variable in sorted(environment):
         rest = variable.removeprefix(PREFIX)
-        if rest == variable or variable in (FILE_VARIABLE, CHANNEL_VARIABLE):
+        if rest == variable or variable in (FILE_VARIABLE, CHANNEL_VARIABLE, LOCK_VARIABLE):
             continue
         if _SERVICE_LINK.fullmatch(rest):
             continue
