@@ -9,9 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
-
-import grpc
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.call import Call
 from gateway.errors import (
@@ -32,6 +30,9 @@ from transports.core_calls import (
     lost_failure,
 )
 from transports.core_link import CoreLink, LinkOptions, connect
+
+if TYPE_CHECKING:
+    from grpc import ChannelCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class CoreClient:
         *,
         door: str,
         secret: bytes = b"",
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: "ChannelCredentials | None" = None,
         options: LinkOptions | None = None,
         on_ping: Callable[[float], None] | None = None,
     ):
