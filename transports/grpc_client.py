@@ -1,11 +1,14 @@
-"""A client of native gRPC, for any operation of A2AService by its name (A2A 10).
+"""Clients of native gRPC, for any operation of A2AService by its name (A2A 10).
 
-It has the look of the link's client: `unary(method, request, call)`, `stream(method, request,
-call)`; failures are raised as `FailureError`. Events come as serialized `StreamResponse`s with
-the sequence number 0, which native gRPC does not show.
+`GrpcClient` has the look of the link's client: `unary(method, request, call)`, `stream(method,
+request, call)`, and gives events as serialized `StreamResponse`s. `NativeClient` has the look that
+all wires share (`transports.wire.Client`). Failures are raised as `FailureError`; sequence numbers
+are 0, because native gRPC shows none.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +18,9 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
 from gateway.call import CURSOR, EXTENSIONS, IDEMPOTENCY_KEY, VERSION, Call
-from gateway.errors import Failure, FailureError
-from gateway.pb import METHODS, ProtoMessage
+from gateway.errors import Code, Failure, FailureError
+from gateway.pb import METHODS, ProtoMessage, StreamResponse
+from transports.wire import Events, UnreachableError
 
 DETAILS = "grpc-status-details-bin"
 
@@ -61,12 +65,21 @@ class GrpcStream:
 
 
 class GrpcClient:
-    """Calls A2AService at `host:port` or `unix:PATH`, without TLS."""
+    """Calls A2AService at `host:port` or `unix:PATH`."""
 
-    def __init__(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> None:
-        """`options` are gRPC's channel arguments."""
+    def __init__(
+        self,
+        address: str,
+        options: Sequence[tuple[str, Any]] = (),
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """`options` are gRPC's channel arguments; without `credentials` there is no TLS."""
         sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.aio.insecure_channel(address, options=[*sizes, *options])
+        arguments = [*sizes, *options]
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(address, options=arguments)
+        else:
+            self._channel = grpc.aio.secure_channel(address, credentials, options=arguments)
         self._unary: dict[str, Any] = {}
         self._streams: dict[str, Any] = {}
         for method in METHODS.values():
@@ -96,6 +109,66 @@ class GrpcClient:
     async def stop(self) -> None:
         """Close the channel; calls under way end."""
         await self._channel.close()
+
+
+class NativeClient:
+    """Native gRPC with the look of every wire. Owns the client that it is given."""
+
+    def __init__(self, client: GrpcClient) -> None:
+        self._client = client
+        self.metadata: dict[str, str] = {}
+
+    async def unary(
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ProtoMessage:
+        """One answer; `timeout` is the deadline that the server is told, too."""
+        call = Call("grpc", dict(metadata or {}))
+        call.deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            answer = await self._client.unary(method, request, call)
+        except FailureError as error:
+            raise _unreachable(error) from None
+        self.metadata = answer.metadata
+        return answer.message
+
+    async def stream(
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Events:
+        """Events; their sequence numbers are 0."""
+        stream = self._client.stream(method, request, Call("grpc", dict(metadata or {})))
+        try:
+            async with aclosing(stream):
+                async for batch in stream:
+                    if headers is not None:
+                        headers.update(headers or stream.metadata)
+                    for sequence, payload in batch:
+                        yield sequence, StreamResponse.FromString(payload)
+        except FailureError as error:
+            raise _unreachable(error) from None
+
+    async def aclose(self) -> None:
+        """Close the channel; calls under way end."""
+        await self._client.stop()
+
+
+def _unreachable(error: FailureError) -> FailureError:
+    """Told apart by the text, which is all that gRPC gives."""
+    failure = error.failure
+    text = failure.message
+    if failure.row.code is Code.UNAVAILABLE and text.startswith(_NOT_CONNECTED):
+        return UnreachableError(text)
+    return error
+
+
+_NOT_CONNECTED = ("failed to connect to all addresses", "DNS resolution failed", "empty address")
 
 
 def to_metadata(call: Call) -> tuple[tuple[str, str], ...]:

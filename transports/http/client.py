@@ -1,35 +1,51 @@
-"""The client's end of this door's wire, JSON-RPC or REST: for contract tests and probes.
+"""The client's end of this door's wire, JSON-RPC or REST (A2A 9, 11).
 
 One method call is one HTTP request. Answers that are errors are raised as `FailureError`, read
-back into the same `Failure` that the server rendered.
+back into the same `Failure` that the server rendered; answers that are no A2A are failures too.
 """
 
+import asyncio
+import math
+import socket
+import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx
 import orjson
 
-from gateway.errors import BY_REASON, TABLE, Failure, FailureError
+from gateway.errors import BY_REASON, TABLE, Failure, FailureError, Row, ValidationError
 from gateway.pb import ProtoMessage, StreamResponse
+from transports.http.event_stream import EventStream
 from transports.http.media import A2A_JSON
 from transports.http.routes import ROUTES, Route
 from transports.jsonrpc import codec
 from transports.jsonrpc.dispatch import OPERATIONS, Operation
 from transports.jsonrpc.errors import failure_from
+from transports.wire import Events, UnreachableError
+
+M = TypeVar("M", bound=ProtoMessage)
 
 Binding = Literal["jsonrpc", "rest"]
 
-_BY_STATUS = {row.http: row for row in reversed(TABLE)}
+CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+
+_BY_STATUS: dict[int, Row] = {
+    **{row.http: row for row in reversed(TABLE)},
+    502: BY_REASON["UNAVAILABLE"],
+    504: BY_REASON["UNAVAILABLE"],
+}
 _ROUTES: dict[str, tuple[str, Route]] = {
     name: (verb, route) for route in ROUTES for verb, name in reversed(route.operations.items())
 }
 
 
 class HttpClient:
-    """Calls one server at `url`, the URL of the card's entry. Use as a context manager, or
-    `aclose` it."""
+    """Calls one server at `url`, the URL of the card's entry, or `unix:PATH`. Use as a context
+    manager, or `aclose` it."""
 
     def __init__(
         self,
@@ -38,19 +54,18 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         *,
         verify: Any = True,
-        timeout: float = 30.0,
+        timeout: float | None = 30.0,
+        connect_timeout: float | None = None,
     ):
-        self._url = url.rstrip("/")
+        """`timeout` is how long the server may be silent, None for ever."""
+        path = url.removeprefix("unix:") if url.startswith("unix:") else None
+        self._url = url if path is None else "http://localhost"
+        self._base = self._url.rstrip("/")
         self._is_rest = binding == "rest"
-        transport = None
-        if url.startswith("unix:"):
-            transport = httpx.AsyncHTTPTransport(uds=url.removeprefix("unix:"))
-            self._url = "http://localhost"
         self._http = httpx.AsyncClient(
             headers={"a2a-version": "1.0", **(headers or {})},
-            verify=verify,
-            timeout=timeout,
-            transport=transport,
+            timeout=httpx.Timeout(timeout, connect=connect_timeout or timeout),
+            transport=http_transport(verify if url.startswith("https:") else None, path),
             trust_env=False,
         )
         self._last_id = 0
@@ -68,37 +83,58 @@ class HttpClient:
         await self._http.aclose()
 
     async def unary(
-        self, method: str, request: ProtoMessage, metadata: Mapping[str, str] | None = None
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> ProtoMessage:
         """The response message."""
         called = OPERATIONS[method]
+        http_request = self._request(called, request, metadata)
         try:
-            response = await self._http.send(self._request(called, request, metadata))
-        except httpx.TransportError as error:
-            raise _unavailable(error) from error
+            async with asyncio.timeout(timeout):
+                response = await self._http.send(http_request)
+        except httpx.HTTPError as error:
+            raise self._broken(error) from error
+        except TimeoutError:
+            raise _late(timeout) from None
         self.metadata = dict(response.headers)
-        return codec.decode(called.response, self._result(response.status_code, response))
+        return _decode(called.response, self._result(response))
 
     async def stream(
-        self, method: str, request: ProtoMessage, metadata: Mapping[str, str] | None = None
-    ) -> AsyncIterator[tuple[int, StreamResponse]]:
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Events:
         """Events with their sequence numbers, 0 where there is none."""
         http_request = self._request(OPERATIONS[method], request, metadata)
         try:
-            response = await self._http.send(http_request, stream=True)
-        except httpx.TransportError as error:
-            raise _unavailable(error) from error
-        self.metadata = dict(response.headers)
+            async with self._open(http_request) as response:
+                self.metadata = dict(response.headers)
+                if not _is_event_stream(response):
+                    await response.aread()
+                    self._result(response)
+                    raise _odd("is no stream of events")
+                reader = EventStream()
+                async for piece in response.aiter_bytes():
+                    for sequence, data in reader.feed(piece):
+                        event = _decode(StreamResponse, self._event(data))
+                        if headers is not None:
+                            headers.update(headers or self.metadata)
+                        yield sequence, event
+        except httpx.HTTPError as error:
+            raise self._broken(error) from error
+        except ValueError as error:  # of the reader
+            raise _odd(f"cannot be read: {error}") from None
+
+    @asynccontextmanager
+    async def _open(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+        response = await self._http.send(request, stream=True)
         try:
-            if response.headers.get("content-type") != "text/event-stream":
-                await response.aread()
-                self._result(response.status_code, response)
-                return
-            async for sequence, text in _events(response):
-                value = self._event(text)
-                yield sequence, codec.decode(StreamResponse, value)
-        except httpx.TransportError as error:
-            raise _unavailable(error) from error
+            yield response
         finally:
             await response.aclose()
 
@@ -106,6 +142,8 @@ class HttpClient:
         self, called: Operation, message: ProtoMessage, metadata: Mapping[str, str] | None
     ) -> httpx.Request:
         headers = dict(metadata or {})
+        if called.streaming:
+            headers.setdefault("accept", "text/event-stream")
         if self._is_rest:
             return self._rest_request(called, message, headers)
         self._last_id += 1
@@ -116,9 +154,7 @@ class HttpClient:
             "params": codec.encode(message),
         }
         headers["content-type"] = "application/json"
-        return self._http.build_request(
-            "POST", self._url + "/", content=orjson.dumps(value), headers=headers
-        )
+        return self._build("POST", self._url, headers, content=orjson.dumps(value))
 
     def _rest_request(
         self, called: Operation, message: ProtoMessage, headers: dict[str, str]
@@ -135,50 +171,141 @@ class HttpClient:
             path = f"/{quote(tenant, safe='')}{path}"
         if verb == "POST":
             headers["content-type"] = A2A_JSON.decode()
-            content = orjson.dumps(value)
-            return self._http.build_request(
-                verb, self._url + path, content=content, headers=headers
-            )
+            return self._build(verb, self._base + path, headers, content=orjson.dumps(value))
         query = {k: str(v).lower() if isinstance(v, bool) else v for k, v in value.items()}
-        return self._http.build_request(verb, self._url + path, params=query, headers=headers)
+        return self._build(verb, self._base + path, headers, params=query)
 
-    def _result(self, status: int, response: httpx.Response) -> Any:
+    def _build(self, verb: str, url: str, headers: Mapping[str, str], **body: Any) -> httpx.Request:
+        try:
+            return self._http.build_request(verb, url, headers=headers, **body)
+        except (httpx.InvalidURL, UnicodeEncodeError) as error:
+            # the text of the second one may hold a header's value
+            why = str(error) if isinstance(error, httpx.InvalidURL) else "a header is not ASCII"
+            failure = Failure(BY_REASON["INVALID_REQUEST"], f"The request cannot be sent: {why}")
+            raise FailureError(failure) from None
+
+    def _broken(self, error: httpx.HTTPError) -> FailureError:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return UnreachableError(f"{self._url} cannot be reached: {connect_reason(error)}")
+        if isinstance(error, httpx.ReadTimeout):
+            text = f"{self._url} was silent for too long"
+            return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
+        text = f"{self._url} broke the connection ({type(error).__name__})"
+        return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
+
+    def _result(self, response: httpx.Response) -> Any:
+        status = response.status_code
         if status == 401:
             challenges = tuple(response.headers.get_list("www-authenticate"))
             text = "Credentials are missing or not valid"
             raise FailureError(Failure(BY_REASON["UNAUTHENTICATED"], text, challenges=challenges))
-        try:
-            value = codec.parse(response.content)
-        except ValueError:
-            raise FailureError(
-                Failure(BY_REASON["INTERNAL_ERROR"], f"HTTP {status} without a JSON body")
-            ) from None
-        if "error" in value:
+        value = _parse(response)
+        if not isinstance(value, dict):
+            raise FailureError(self._without_body(response))
+        # an empty message is {} in REST, and an error has a status that says so
+        if "error" in value and (not self._is_rest or status >= 400):
             row = _BY_STATUS.get(status, BY_REASON["INTERNAL_ERROR"]) if self._is_rest else None
             raise FailureError(failure_from(value["error"], row))
-        return value if self._is_rest else value["result"]
+        if status >= 300:
+            raise FailureError(self._without_body(response))
+        return self._unwrap(value)
 
-    def _event(self, text: str) -> Any:
-        value = codec.parse(text)
+    def _without_body(self, response: httpx.Response) -> Failure:
+        """What an answer without a body of this protocol means: it comes from a proxy, or from
+        something else at this URL."""
+        status = response.status_code
+        if response.is_redirect:
+            place = response.headers.get("location", "")
+            text = f"{self._url} redirects to {place[:256]}; give that URL, if you trust it"
+            return Failure(BY_REASON["INVALID_REQUEST"], text)
+        if response.is_success:
+            return _odd("is no JSON of A2A").failure
+        row = _BY_STATUS.get(status, BY_REASON["INTERNAL_ERROR"])
+        if status in (400, 404, 405):
+            row = BY_REASON["METHOD_NOT_FOUND"]
+        text = f"HTTP {status} from {self._url}, without an error of A2A; is the URL right?"
+        return Failure(row, text, retry_after=_retry_after(response))
+
+    def _event(self, text: bytes) -> Any:
+        try:
+            value = codec.parse(text)
+        except ValueError:
+            raise _odd("holds an event that is no JSON") from None
+        if not isinstance(value, dict):
+            raise _odd("holds an event that is no JSON object")
         if "error" in value:
-            row = _BY_STATUS.get(value["error"].get("code", 500)) if self._is_rest else None
-            raise FailureError(failure_from(value["error"], row))
-        return value if self._is_rest else value["result"]
+            error = value["error"]
+            code = error.get("code", 500) if isinstance(error, dict) else 500
+            row = _BY_STATUS.get(code) if self._is_rest else None
+            raise FailureError(failure_from(error, row))
+        return self._unwrap(value)
+
+    def _unwrap(self, value: dict[str, Any]) -> Any:
+        if self._is_rest:
+            return value
+        if "result" not in value:
+            raise _odd("has neither a result nor an error")
+        return value["result"]
 
 
-async def _events(response: httpx.Response) -> AsyncIterator[tuple[int, str]]:
-    """(id, data) of each server-sent event; comments are skipped."""
-    sequence, data = 0, ""
-    async for line in response.aiter_lines():
-        if line.startswith("id:"):
-            sequence = int(line[3:])
-        elif line.startswith("data:"):
-            data += line[5:].removeprefix(" ")
-        elif not line and data:
-            yield sequence, data
-            sequence, data = 0, ""
+def http_transport(verify: Any = None, socket_path: str | None = None) -> httpx.AsyncHTTPTransport:
+    """One connection pool. Connections that are quiet are probed: a peer that has gone without a
+    word, as when this machine slept, is found out within about a minute."""
+    if verify is None:
+        # nothing of TLS is used; the authorities of the system would take long to load
+        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    options = [] if socket_path else [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    if sys.platform == "linux" and not socket_path:
+        for option, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4)):
+            options.append((socket.IPPROTO_TCP, getattr(socket, option), value))
+    return httpx.AsyncHTTPTransport(
+        verify=verify, uds=socket_path, socket_options=options, limits=CONNECTIONS, trust_env=False
+    )
 
 
-def _unavailable(error: httpx.TransportError) -> FailureError:
-    text = f"The server cannot be reached or broke the connection ({type(error).__name__})"
-    return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
+def connect_reason(error: BaseException) -> str:
+    """Why no connection came about, in words: the innermost cause knows."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return "it does not answer"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def _decode(kind: type[M], value: Any) -> M:
+    try:
+        return codec.decode(kind, value)
+    except ValidationError as error:
+        raise _odd(f"does not fit: {error.message}") from None
+
+
+def _parse(response: httpx.Response) -> Any:
+    try:
+        return codec.parse(response.content)
+    except ValueError:
+        return None
+
+
+def _is_event_stream(response: httpx.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return response.status_code == 200 and kind.partition(";")[0].strip() == "text/event-stream"
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    with suppress(ValueError):
+        seconds = float(response.headers.get("retry-after", ""))
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return None
+
+
+def _odd(text: str) -> FailureError:
+    failure = Failure(BY_REASON["INVALID_AGENT_RESPONSE"], f"The server's answer {text}")
+    return FailureError(failure)
+
+
+def _late(timeout: float | None) -> FailureError:
+    text = f"No answer within {timeout:g} s; a task that was started goes on"
+    return FailureError(Failure(BY_REASON["DEADLINE_EXCEEDED"], text))

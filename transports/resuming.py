@@ -1,0 +1,227 @@
+"""Calls that are taken up again when they break, around the client of any wire.
+
+What may be repeated: reads; sends with an idempotency key; whatever never left. A stream goes on
+by SubscribeToTask after its last sequence number (A2A 3.1.6), so that no event comes twice and
+none is lost. Where a wire or a server shows no numbers, the subscription begins with the whole
+task as it stands, and so does what the caller gets: a Task event stands for all before it.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from gateway.call import CURSOR, IDEMPOTENCY_KEY
+from gateway.errors import Code, Failure, FailureError
+from gateway.pb import (
+    INTERRUPTED_STATES,
+    TERMINAL_STATES,
+    GetTaskRequest,
+    ProtoMessage,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+)
+from transports.wire import Client, Events, UnreachableError
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+
+READS = frozenset(
+    {
+        "GetTask",
+        "ListTasks",
+        "SubscribeToTask",
+        "CancelTask",  # a second cancel gives the same task
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "GetExtendedAgentCard",
+    }
+)
+
+Told = Callable[[Failure, float], None]
+"""Told the failure and the seconds until the next attempt."""
+
+
+class Patience:
+    """The pauses between attempts: growing, with jitter, and only while there is progress."""
+
+    def __init__(self, seconds: float, told: Told | None = None) -> None:
+        self._seconds = seconds
+        self._told = told
+        self.progress()
+
+    def progress(self) -> None:
+        """Something came; begin anew."""
+        self._since = time.monotonic()
+        self._pause = FIRST_PAUSE
+
+    async def wait(self, error: FailureError) -> None:
+        """Wait for the next attempt; raises `error` where there is none any more."""
+        pause = max(self._pause * random.uniform(0.5, 1.0), error.failure.retry_after or 0.0)  # noqa: S311 - jitter
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        if time.monotonic() + pause > self._since + self._seconds:
+            raise error
+        if self._told is not None:
+            self._told(error.failure, pause)
+        await asyncio.sleep(pause)
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a stream has come."""
+
+    task_id: str = ""
+    tenant: str = ""
+    sequence: int = 0
+    state: int = 0
+    is_answered: bool = False
+    """By a direct message, which ends a stream."""
+
+    def note(self, sequence: int, response: StreamResponse) -> None:
+        """Take an event into account."""
+        self.sequence = max(self.sequence, sequence)
+        match response.WhichOneof("payload"):
+            case "task":
+                self.task_id, self.state = response.task.id, response.task.status.state
+            case "status_update":
+                update = response.status_update
+                self.task_id, self.state = update.task_id, update.status.state
+            case "artifact_update":
+                self.task_id = response.artifact_update.task_id
+            case "message":
+                self.is_answered = True
+
+    def is_over(self, *, of_turn: bool) -> bool:
+        """Whether nothing can follow: of a send's stream, which ends with its turn, or of a
+        subscription, which ends with its task (A2A 3.1.2, 3.1.6)."""
+        if self.is_answered or self.state in TERMINAL_STATES:
+            return True
+        return of_turn and self.state in INTERRUPTED_STATES
+
+
+class ResumingClient:
+    """Any client, with the same look, whose calls outlive the connection. Owns the client."""
+
+    def __init__(self, client: Client, patience: float = 60.0, told: Told | None = None) -> None:
+        self._client = client
+        self._seconds = patience
+        self._told = told
+        self._is_reached = False
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What came beside the last unary answer."""
+        return self._client.metadata
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._client.aclose()
+
+    async def unary(
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ProtoMessage:
+        """One answer; `timeout` is the deadline of all attempts together."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        patience = Patience(self._seconds, self._told)
+        is_safe = _is_safe(method, metadata)
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            try:
+                answer = await self._client.unary(method, request, metadata, left)
+                self._is_reached = True
+                return answer
+            except FailureError as error:
+                self._check(error, is_safe)
+                await patience.wait(error)
+
+    async def stream(
+        self,
+        method: str,
+        request: ProtoMessage,
+        metadata: Mapping[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Events:
+        """Events to the end of the stream, over as many connections as it takes."""
+        of_turn = method == "SendStreamingMessage"
+        place = Place(tenant=getattr(request, "tenant", ""))
+        if method == "SubscribeToTask":
+            place.task_id = getattr(request, "id", "")
+        patience = Patience(self._seconds, self._told)
+        while True:
+            try:
+                async with aclosing(
+                    self._client.stream(method, request, metadata, headers)
+                ) as events:
+                    async for sequence, response in events:
+                        self._is_reached = True
+                        if sequence and sequence <= place.sequence:
+                            continue
+                        place.note(sequence, response)
+                        patience.progress()
+                        yield sequence, response
+                        if method == "SubscribeToTask" and place.is_over(of_turn=of_turn):
+                            return
+                return
+            except FailureError as error:
+                if place.is_over(of_turn=of_turn):
+                    return
+                if (ended := await self._ended(error, place, metadata)) is not None:
+                    yield 0, ended
+                    return
+                self._check(
+                    error, bool(place.sequence or place.state) or _is_safe(method, metadata)
+                )
+                await patience.wait(error)
+            if place.task_id and (place.sequence or place.state):
+                method = "SubscribeToTask"
+                request = SubscribeToTaskRequest(id=place.task_id, tenant=place.tenant)
+                metadata = _go_on(metadata, place.sequence)
+
+    async def _ended(
+        self, error: FailureError, place: Place, metadata: Mapping[str, str] | None
+    ) -> StreamResponse | None:
+        """The task, where a stream cannot go on because its task has ended meanwhile."""
+        if error.failure.row.reason != "UNSUPPORTED_OPERATION" or not place.state:
+            return None
+        request = GetTaskRequest(id=place.task_id, tenant=place.tenant)
+        task = await self.unary("GetTask", request, _go_on(metadata, 0))
+        if not isinstance(task, Task) or task.status.state not in TERMINAL_STATES:
+            return None
+        return StreamResponse(task=task)
+
+    def _check(self, error: FailureError, is_safe: bool) -> None:
+        """Raise the error where trying again is of no use, or could do something twice."""
+        if isinstance(error, UnreachableError):
+            if not self._is_reached:
+                raise error
+        elif not is_passing(error.failure) or not (is_safe or _did_nothing(error.failure)):
+            raise error
+
+
+def is_passing(failure: Failure) -> bool:
+    """Whether the same call may succeed a little later."""
+    return failure.row.code is Code.UNAVAILABLE or _did_nothing(failure)
+
+
+def _did_nothing(failure: Failure) -> bool:
+    return failure.row.code is Code.RESOURCE_EXHAUSTED and failure.retry_after is not None
+
+
+def _is_safe(method: str, metadata: Mapping[str, str] | None) -> bool:
+    return method in READS or bool(metadata and metadata.get(IDEMPOTENCY_KEY))
+
+
+def _go_on(metadata: Mapping[str, str] | None, sequence: int) -> dict[str, str]:
+    kept = dict(metadata or {})
+    kept.pop(IDEMPOTENCY_KEY, None)
+    kept.pop(CURSOR, None)
+    if sequence:
+        kept[CURSOR] = str(sequence)
+    return kept
