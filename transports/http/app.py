@@ -13,12 +13,11 @@ from transports.http.card import CardPage
 from transports.http.exchange import ClientGoneError, Exchange, MetadataNames
 from transports.http.rest import Rest
 from transports.http.rpc import JsonRpc
+from transports.jsonrpc.envelope import text_bytes
 
 logger = logging.getLogger(__name__)
 
 HEALTH_PATH = "/health"
-JSON_SLACK_BYTES = 64 * 1024
-"""Added to 4/3 of the message limit: the rest of a JSON request whose bytes are in base64."""
 
 
 class Door:
@@ -32,7 +31,7 @@ class Door:
     @property
     def body_bytes(self) -> int:
         """The largest body that is read; the core judges the message itself."""
-        return int(self.client.limits.message_bytes) * 4 // 3 + JSON_SLACK_BYTES
+        return text_bytes(self.client.limits.message_bytes)
 
     def names(self) -> MetadataNames:
         """Headers that the core wants; another core may name other credentials."""

@@ -17,6 +17,14 @@ from transports.jsonrpc.errors import error_object
 
 NULL_ID = b"null"
 
+_SLACK_BYTES = 64 * 1024
+
+
+def text_bytes(message_bytes: int) -> int:
+    """The longest JSON text that a door reads where the core takes messages of so many bytes: all
+    of it may be in base64, and the rest of a request comes on top. The core judges the message."""
+    return message_bytes * 4 // 3 + _SLACK_BYTES
+
 
 class EnvelopeError(Exception):
     """A request that cannot be dispatched: the A2A error to answer, and the id to answer to;
@@ -41,6 +49,11 @@ class Request:
 
 def read_request(text: bytes | bytearray | str) -> Request:
     """The request in a JSON text; raises `EnvelopeError`."""
+    return to_request(read_object(text), text)
+
+
+def read_object(text: bytes | bytearray | str) -> dict[str, Any]:
+    """The JSON object of a text that may be a request; raises `EnvelopeError`."""
     try:
         value = codec.parse(text)
     except codec.NestingError as error:
@@ -51,10 +64,12 @@ def read_request(text: bytes | bytearray | str) -> Request:
         if type(value) is list:
             raise _invalid("batches are not supported; send one request at a time")
         raise _invalid("a request is a JSON object")
-    return _check(value, text)
+    return value
 
 
-def _check(value: dict[str, Any], text: bytes | bytearray | str) -> Request:
+def to_request(value: dict[str, Any], text: bytes | bytearray | str) -> Request:
+    """The request that an object is; `text` is where it was read from, for the spelling of its
+    id. Raises `EnvelopeError`."""
     call_id = _read_id(value["id"], text) if "id" in value else None
     answer_to = NULL_ID if call_id is None else call_id
     if value.get("jsonrpc") != "2.0":
@@ -85,6 +100,15 @@ def _read_id(value: Any, text: bytes | bytearray | str) -> bytes:
     if kind is float:
         return _literal_id(text)
     raise _invalid("the id must be a string, a number or null")
+
+
+def id_text(value: Any) -> bytes | None:
+    """The JSON text of an id that stands elsewhere than in its envelope; None where it is none.
+    Spellings of one fractional number cannot be told apart here."""
+    try:
+        return None if isinstance(value, bool) else _read_id(value, b"")
+    except EnvelopeError:
+        return orjson.dumps(value) if type(value) is float else None
 
 
 def _literal_id(text: bytes | bytearray | str) -> bytes:
