@@ -23,6 +23,7 @@ from gateway.agents.loader import proposed_card
 from gateway.agents.watchdog import Watchdog, install
 from gateway.card import Card, CardError, CardOptions
 from gateway.config import Address, Config
+from gateway.example import Example
 from gateway.family import EXIT_ADDRESS, EXIT_AGENT, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
 from gateway.link.server import LinkLimits, LinkServer
 from gateway.link.stream import StreamListener
@@ -121,7 +122,10 @@ class Core:
         await self._monitor.start()
         self._state_dir.describe([f"grpc {address}" for address in addresses])
         self._invite()
-        return {"doors": {"grpc": addresses}} if addresses else {}
+        if self._public is None:
+            return {}
+        reach = self._public.reach(Example.of(config))
+        return {"doors": {"grpc": addresses}, "reach": {"grpc": reach}}
 
     async def _claim_state_dir(self) -> None:
         """Wait for a core that is on its way out, such as one whose supervisor was killed."""

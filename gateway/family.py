@@ -1,5 +1,7 @@
 """What the processes of one gateway agree on before any of them has a configuration. Imports
-nothing: the supervisor and the command line stay light."""
+nothing that costs: the supervisor and the command line stay light."""
+
+from collections.abc import Sequence
 
 CHANNEL_VARIABLE = "A2A_GATEWAY_CHANNEL"
 """Names the descriptor of a child's channel to its supervisor."""
@@ -11,3 +13,8 @@ EXIT_AGENT = 3
 EXIT_ADDRESS = 4
 EXIT_STATE = 5
 EXIT_DYING = 6
+
+
+def adapter_name(doors: Sequence[str]) -> str:
+    """What logs, metrics and the supervisor call an adapter process."""
+    return f"adapter-{doors[0]}" if len(doors) == 1 else "adapter"

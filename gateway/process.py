@@ -19,10 +19,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from gateway import logs
-from gateway.config import Config, from_wire
+from gateway.config import Config, Secret, from_wire
 from gateway.family import CHANNEL_VARIABLE, EXIT_ADDRESS, EXIT_FAILED
 from gateway.metrics import Exposition, Metrics
 
@@ -264,11 +265,14 @@ def _report(channel: Channel | None, message: str, code: int) -> None:
         sys.stderr.write(f"a2a-gateway: {message}\n")
 
 
-def secrets_of(config: Config) -> list[str]:
-    """Every secret of the configuration, for the logs to leave out."""
-    access = config.access
-    secrets = [t.token for t in access.tokens] + [k.key for k in access.api_keys]
-    secrets += [b.password for b in access.basic]
-    if config.link.secret:
-        secrets.append(config.link.secret)
-    return [secret.reveal() for secret in secrets]
+def secrets_of(value: Any) -> list[str]:
+    """Every secret of a configuration, for the logs to leave out."""
+    if isinstance(value, Secret):
+        return [value.reveal()]
+    if is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)]
+    elif isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, tuple | list):
+        return []
+    return [secret for item in value for secret in secrets_of(item)]

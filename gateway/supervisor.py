@@ -1,4 +1,4 @@
-"""The supervisor: starts the core and the adapter, restarts what dies, stops them in order.
+"""The supervisor: starts the core and the adapters, restarts what dies, stops them in order.
 
 `a2a-gateway serve` reads the configuration and then becomes this program (exec), which takes the
 configuration from an inherited descriptor. It uses the standard library alone, and of that no
@@ -16,10 +16,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn
 
-from gateway.family import CHANNEL_VARIABLE, EXIT_DYING, EXIT_FAILED
+from gateway.family import CHANNEL_VARIABLE, EXIT_DYING, EXIT_FAILED, adapter_name
 from gateway.lock import LOCK_VARIABLE, open_lock
 
 READY_LIMIT = 60.0
@@ -41,9 +41,20 @@ Announce = Callable[[dict[str, dict[str, Any]], Config], None]
 class Child:
     """One process, over all its restarts."""
 
-    def __init__(self, name: str, arguments: list[str], lock: int | None = None):
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        lock: int | None = None,
+        *,
+        doors: Sequence[str] = (),
+    ):
         self.name = name
         self.arguments = arguments
+        self.doors = doors
+        """Of an adapter: those that it opens."""
+        self.metrics: str | None = None
+        """Where an adapter has its metrics."""
         self.lock = lock
         """The state directory's lock file, lent to a core at each start."""
         self.pid = 0
@@ -204,7 +215,17 @@ class Supervisor:
         self._core.configure(self._config)
         if self._core.report is not None:
             for child in self._adapters:
-                child.configure(self._config)
+                child.configure(self._config_of(child))
+
+    def _config_of(self, child: Child) -> Config:
+        """An adapter opens its own doors alone."""
+        transports = self._config["transports"]
+        others = {name: transports["others"][name] for name in child.doors}
+        return {
+            **self._config,
+            "transports": {**transports, "others": others},
+            "metrics": {**self._config["metrics"], "adapter": child.metrics},
+        }
 
     def _read(self, child: Child) -> None:
         was_ready = child.report is not None
@@ -221,10 +242,15 @@ class Supervisor:
     def _pin_addresses(self, child: Child) -> None:
         """A process that is started again opens the ports that it had, also those it chose."""
         assert child.report is not None
+        transports = self._config["transports"]
         for name, addresses in child.report.get("doors", {}).items():
-            self._config["transports"][name]["address"] = addresses
+            section = transports["others"].get(name) if child.doors else transports["grpc"]
+            if addresses and "address" in (section or {}):
+                section["address"] = addresses
         if "metrics" in child.report:
-            self._config["metrics"][child.name] = child.report["metrics"]
+            child.metrics = child.report["metrics"]
+            if child is self._core:
+                self._config["metrics"]["core"] = child.metrics
 
     def _close(self, child: Child) -> None:
         if child.channel:
@@ -396,10 +422,18 @@ def _nameless_file() -> IO[bytes]:
 
 
 def children_for(config: Config) -> tuple[Child, list[Child]]:
-    """The core, and one adapter process for all doors that are not the core's own."""
-    doors = [name for name, door in config["transports"].items() if door is not None]
-    others = [name for name in doors if name != "grpc"]
-    adapters = [Child("adapter", ["transports.process", *others])] if others else []
+    """The core, and an adapter process for each door that is not the core's own, or one for all."""
+    doors = list(config["transports"]["others"])
+    groups = [doors] if config["adapters"] == "together" else [[name] for name in doors]
+    adapters = [
+        Child(adapter_name(group), ["transports.process", *group], doors=group)
+        for group in groups
+        if group
+    ]
+    for child, address in zip(
+        adapters, metrics_addresses(config["metrics"]["adapter"], len(adapters)), strict=True
+    ):
+        child.metrics = address
     return Child("core", ["gateway.core"], _lock(config)), adapters
 
 
@@ -410,6 +444,14 @@ def _lock(config: Config) -> int | None:
         return open_lock(config["state_dir"])
     except OSError:
         return None  # the core says why
+
+
+def metrics_addresses(first: str | None, count: int) -> list[str | None]:
+    """Where each adapter process has its metrics: at successive ports, or each at a free one."""
+    host, colon, port = (first or "").rpartition(":")
+    if first is None or first.startswith("unix:") or port == "0":
+        return [first] * count
+    return [f"{host}{colon}{int(port) + number}" for number in range(count)]
 
 
 def supervise(config: Config) -> int:

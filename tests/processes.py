@@ -31,7 +31,7 @@ class Addresses(NamedTuple):
     grpc: str
     """`host:port`, or `unix:path`."""
     metrics: Mapping[str, str]
-    """URL of the metrics of each process (`core`, `adapter`)."""
+    """URL of the metrics of each process (`core`, `adapter-http`)."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Server:
     """A running gateway."""
 
     process: subprocess.Popen[str]
-    """The supervisor; the core and the adapter are its children."""
+    """The supervisor; the core and the adapters are its children."""
     addresses: Addresses
     output: deque[str]
     """The last lines of stdout and stderr, for the message of a failed test."""

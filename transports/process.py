@@ -1,4 +1,4 @@
-"""The adapter process: one way to the core, and the doors that use it.
+"""The adapter process: one way to the core, and the doors that use it (docs/doors.md).
 
 An adapter holds no state that matters: killing it loses no task.
 """
@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.call import Call
-from gateway.config import Config, HttpDoor
+from gateway.config import Config, from_plain
+from gateway.config.doors import addresses
 from gateway.errors import FailureError
-from gateway.family import EXIT_ADDRESS, EXIT_FAILED, EXIT_USAGE
+from gateway.example import Example
+from gateway.family import EXIT_ADDRESS, EXIT_FAILED, EXIT_USAGE, adapter_name
 from gateway.link.frames import LinkError
 from gateway.metrics import Metrics
 from gateway.pb import ProtoMessage
 from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
-from transports import transport
+from transports import TransportError, options, transport
 from transports.core import Answer, CoreClient
 from transports.core_calls import CoreStream
 
@@ -110,15 +112,13 @@ class Adapter:
         self._client = CountingClient(
             metrics,
             config.link.address,
-            door="adapter",
+            door=", ".join(config.transports.others),
             secret=secret.reveal().encode() if secret else b"",
         )
-        self._doors: dict[str, Any] = {}
-        try:
-            if config.transports.http:
-                self._doors["http"] = _http(config.transports.http, self._client)
-        except LookupError as error:
-            raise StartError(str(error), EXIT_USAGE) from None
+        self._doors = {
+            name: _make(name, given, self._client)
+            for name, given in config.transports.others.items()
+        }
 
     async def start(self) -> Mapping[str, Any]:
         """Join the core, then open the doors. Raises `StartError`."""
@@ -132,18 +132,22 @@ class Adapter:
         self._client.set_interfaces(
             [entry for door in self._doors.values() for entry in door.interfaces()]
         )
-        return {"doors": opened}
+        return {"doors": opened, "reach": self._reach()}
 
     async def _open(self, name: str, door: Any) -> list[str]:
         try:
-            return list(await door.start())
+            return [str(address) for address in await door.start()]
         except OSError as error:
-            raise StartError(cannot_listen(name, self._asked(name), error), EXIT_ADDRESS) from None
+            asked = ", ".join(addresses(self._config.transports.others[name]))
+            raise StartError(cannot_listen(name, asked, error), EXIT_ADDRESS) from None
         except ValueError as error:
             raise StartError(f"transports.{name}: {error}", EXIT_USAGE) from None
 
-    def _asked(self, name: str) -> str:
-        return ", ".join(getattr(self._config.transports, name).address)
+    def _reach(self) -> dict[str, list[tuple[str, str]]]:
+        """How each door is reached; a door need not say it."""
+        example = Example.of(self._config)
+        doors = self._doors.items()
+        return {name: list(d.reach(example)) for name, d in doors if hasattr(d, "reach")}
 
     async def drain(self, grace: float) -> None:
         """Nothing: `stop` lets calls end by itself."""
@@ -155,24 +159,24 @@ class Adapter:
         await self._client.stop(max(0.0, end - time.monotonic()))
 
 
-def _http(section: HttpDoor, client: CoreClient) -> Any:
-    from transports.http.protocol import Bounds
-    from transports.http.server import Options, Tls
-
-    tls = section.tls
-    options = Options(
-        address=section.address,
-        path=section.path,
-        public_url=section.public_url,
-        tls=Tls(tls.certificate, tls.key, tls.client_ca) if tls else None,
-        bounds=Bounds(keep_alive=section.keep_alive),
-    )
-    return transport("http")(client, options)
+def _make(name: str, given: Any, client: CoreClient) -> Any:
+    """A door, not yet open. Raises `StartError`."""
+    try:
+        door = transport(name)
+        shape = options(name)
+        if shape is not None and isinstance(given, Mapping):
+            given = from_plain(shape, given)
+        return door(client, given)
+    except TransportError as error:
+        raise StartError(f"transports.{name}: {error}", EXIT_USAGE) from None
+    except ValueError as error:
+        raise StartError(f"transports.{name}: {error}", EXIT_USAGE) from None
 
 
 def run(config: Config, channel: Channel | None = None) -> int:
     """Run the adapter to its end; gives the exit code."""
-    return run_process("adapter", Adapter, channel=channel, config=config)
+    name = adapter_name(list(config.transports.others))
+    return run_process(name, Adapter, channel=channel, config=config)
 
 
 def main() -> None:
@@ -180,7 +184,7 @@ def main() -> None:
     channel = Channel.inherit()
     if channel is None:
         sys.exit("a2a-gateway: this is for the supervisor to start; use: a2a-gateway adapter")
-    with contextlib.suppress(LookupError):  # an unknown name becomes an error with words later
+    with contextlib.suppress(TransportError):  # becomes an error with words later
         for name in sys.argv[1:]:
             transport(name)  # loaded now, while the core starts
     with contextlib.suppress(KeyboardInterrupt):

@@ -55,6 +55,12 @@ def configured(*names: str) -> Callable[[Command], Command]:
             help="The gateway's own files; one core at a time. Default: a2a-gateway in the XDG "
             "state home.",
         ),
+        "adapters": click.option(
+            "--adapters",
+            metavar="HOW",
+            help="apart: a process for each door that is not the core's own; together: one for "
+            "all, which takes less memory. Default: apart.",
+        ),
         "log_level": click.option(
             "--log-level",
             metavar="LEVEL",
@@ -104,9 +110,9 @@ def need_agent(config: "Config") -> None:
 
 
 @click.command(epilog=EXIT_CODES)
-@configured("agent", "transport", "store", "state_dir", "log_level")
+@configured("agent", "transport", "adapters", "store", "state_dir", "log_level")
 def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
-    """Run the gateway: the core, and an adapter process for the doors."""
+    """Run the gateway: the core, and adapter processes for the doors."""
     from gateway.config import to_wire
     from gateway.supervisor import become
 

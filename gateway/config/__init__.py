@@ -9,7 +9,6 @@ from gateway.config.model import (
     Config,
     Contexts,
     GrpcDoor,
-    HttpDoor,
     Limits,
     Link,
     Logs,
@@ -18,9 +17,10 @@ from gateway.config.model import (
     Tls,
     Token,
     Transports,
+    section,
 )
 from gateway.config.values import Address, Secret
-from gateway.config.wire import from_wire, to_wire
+from gateway.config.wire import from_plain, from_wire, to_wire
 
 __all__ = [
     "Access",
@@ -32,7 +32,6 @@ __all__ = [
     "ConfigError",
     "Contexts",
     "GrpcDoor",
-    "HttpDoor",
     "Limits",
     "Link",
     "Logs",
@@ -42,7 +41,9 @@ __all__ = [
     "Tls",
     "Token",
     "Transports",
+    "from_plain",
     "from_wire",
     "load",
+    "section",
     "to_wire",
 ]

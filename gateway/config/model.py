@@ -47,6 +47,9 @@ class Command:
     """Seconds of one run; unset: without end."""
     output_bytes: Bytes = 16 * MIB
     """Of one run; a program that prints more is ended, and its task FAILED."""
+    ask_code: Positive | None = 10
+    """The exit code by which a program that prints text asks something back: its task becomes
+    INPUT_REQUIRED."""
 
 
 @section
@@ -163,25 +166,14 @@ class GrpcDoor:
 
 
 @section
-class HttpDoor:
-    """JSON-RPC, REST, SSE and the agent card."""
-
-    address: Addresses = ("127.0.0.1:41242",)
-    path: str = "/"
-    """Where JSON-RPC is; REST paths stand below it."""
-    keep_alive: Interval = 15.0
-    """Seconds of silence after which a stream gets a comment line."""
-    tls: Tls | None = None
-    public_url: str = ""
-    """What the card says instead of the address, where a proxy stands before the door."""
-
-
-@section
 class Transports:
-    """The doors that open: those that are named, or all where none is."""
+    """The doors that open: those that are named, or grpc and http where none is."""
 
     grpc: GrpcDoor | None = None
-    http: HttpDoor | None = None
+    others: dict[str, Any] = field(default_factory=dict)
+    """By public name, in their order: the section of each, an object of the class that its door
+    states, or a mapping where it states none. `transports.NAME` to the user. A process that got
+    the configuration from another has mappings alone, for `from_plain`."""
 
 
 @section

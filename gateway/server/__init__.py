@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from gateway.card import PROTOCOL_VERSION
 from gateway.config import Address
+from gateway.example import Example
 from gateway.pb import SERVICE_NAME, AgentInterface
 from gateway.server.health import Health, Monitor
 from gateway.server.listening import Listener, bind, claim_path
@@ -135,6 +136,7 @@ class PublicServer:
     ) -> None:
         self.health = Health()
         door = NativeDoor(service)
+        self._has_tls = any(listener.tls for listener in listeners)
         self._server = GrpcServer(
             (door.add_to, self.health.add_to, _add_reflection), listeners, options
         )
@@ -158,6 +160,19 @@ class PublicServer:
         return [
             AgentInterface(url=url, protocol_binding="GRPC", protocol_version=PROTOCOL_VERSION)
             for url in urls
+        ]
+
+    def reach(self, example: Example) -> list[tuple[str, str]]:
+        """For each address: how it is written, and a line to try it."""
+        credentials = " -H 'Authorization: Bearer TOKEN'" if example.needs_credentials else ""
+        start = (
+            f"grpcurl {'' if self._has_tls else '-plaintext '}-H 'a2a-version: 1.0'{credentials} "
+            f"-d {example.message}"
+        )
+        method = f"{SERVICE_NAME}/SendStreamingMessage"
+        return [
+            (str(a), f"{start} {f'-unix {a.path}' if a.is_unix else a} {method}")
+            for a in self.addresses
         ]
 
     async def set_ready(self, is_ready: bool) -> None:

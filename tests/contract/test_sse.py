@@ -164,7 +164,7 @@ def test_a_client_that_stops_reading(places: Places) -> None:
 
 async def memory(places: Places) -> float:
     """Resident bytes of the adapter."""
-    return await figure(places, "adapter", "process_resident_memory_bytes")
+    return await figure(places, "adapter-http", "process_resident_memory_bytes")
 
 
 async def figure(places: Places, process: str, name: str) -> float:
@@ -257,7 +257,9 @@ def test_connections_that_break(places: Places) -> None:
 
 async def files(places: Places) -> float:
     """Open files of both processes."""
-    return sum([await figure(places, name, "process_open_fds") for name in ("core", "adapter")])
+    return sum(
+        [await figure(places, name, "process_open_fds") for name in ("core", "adapter-http")]
+    )
 
 
 async def quickness(caller: Talk) -> float:

@@ -82,12 +82,12 @@ async def _freeze_adapter(gateway: Victim) -> None:
         asked = (await http.send("ask")).task
         streams = [asyncio.create_task(_states(http.subscribe(asked.id))) for _ in range(5)]
         await _open_streams(gateway, 5)
-        gateway.signal("adapter", signal.SIGSTOP)
+        gateway.signal("adapter-http", signal.SIGSTOP)
         started = time.monotonic()
         assert (await grpc.get(asked.id)) == asked
         await _open_streams(gateway, 0, LINK_SECONDS + SLACK_SECONDS)
         assert time.monotonic() - started > 1.0, "streams ended before anybody could know"
-        gateway.signal("adapter", signal.SIGCONT)
+        gateway.signal("adapter-http", signal.SIGCONT)
         await eventually(
             lambda: "linked to the core" in "\n".join(list(gateway.server.output)[-4:]), 5.0
         )
@@ -119,7 +119,7 @@ async def _freeze_reader(gateway: Victim) -> None:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         host, _, port = gateway.addresses.http.removeprefix("http://").partition(":")
         stuck.connect((host, int(port)))
-        before = {name: gateway.memory(name) for name in ("core", "adapter")}
+        before = {name: gateway.memory(name) for name in ("core", "adapter-http")}
         stuck.sendall(_request(f"burst {count} {size}"))
         head = stuck.recv(4096)
         assert b"200 OK" in head
@@ -134,7 +134,7 @@ async def _freeze_reader(gateway: Victim) -> None:
             growth = {name: gateway.memory(name) - before[name] for name in before}
             # the task itself has 80 MB, and what it was made from is not given back at once
             assert growth["core"] < 300 << 20, growth
-            assert growth["adapter"] < 40 << 20, growth
+            assert growth["adapter-http"] < 40 << 20, growth
             task = await caller.get(task_id)
             assert len(task.artifacts[0].parts) == count
         if IS_LONG:

@@ -66,7 +66,7 @@ async def _rounds(gateway: Victim, folder: Path, chance: random.Random) -> None:
 
 
 def _kill(gateway: Victim, chance: random.Random) -> int:
-    names = chance.choice([["core"], ["core"], ["adapter"], ["core", "adapter"]])
+    names = chance.choice([["core"], ["core"], ["adapter-http"], ["core", "adapter-http"]])
     return min(1, sum([gateway.kill(name) for name in names]))
 
 

@@ -42,7 +42,7 @@ async def _crowd(gateway: Victim) -> None:
         ]
         asked = (await callers[0].send("ask")).task
         # the store's files are open by now
-        files = {name: gateway.open_files(name) for name in ("core", "adapter")}
+        files = {name: gateway.open_files(name) for name in ("core", "adapter-http")}
         readers = [callers[n % CLIENTS] for n in range(STREAMS)]
         streams = await asyncio.gather(
             *(Stream.open(caller.subscribe(asked.id)) for caller in readers)
@@ -95,7 +95,7 @@ async def _break_off(gateway: Victim) -> None:
         asked = (await caller.send("ask")).task
         await _breaks(gateway, asked.id, BREAKS)  # caches and pools fill up
         await caller.get(asked.id)
-        files = {name: gateway.open_files(name) for name in ("core", "adapter")}
+        files = {name: gateway.open_files(name) for name in ("core", "adapter-http")}
         await _all_closed(gateway, files)
         before = {name: gateway.memory(name) for name in files}
         took = await _time_of(caller, asked.id)

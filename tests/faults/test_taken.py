@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_while_its_process_is_away(tmp_path: Path) -> None:
 
     async def snatch(gateway: Victim) -> None:
         port = int(gateway.addresses.http.rpartition(":")[2])
-        gateway.kill("adapter")
+        gateway.kill("adapter-http")
         with holder(port):
             await eventually(lambda: "the address is in use" in gateway.server.text(), 20.0)
             async with Caller(gateway.addresses, "grpc") as caller:
@@ -140,7 +140,7 @@ def test_sockets_of_the_dead_and_of_others(tmp_path: Path) -> None:
                 live.connect(str(path))
         # both processes die, leave their sockets, and take them over again
         first = gateway.pids()
-        for name in ("core", "adapter"):
+        for name in ("core", "adapter-http"):
             assert gateway.kill(name)
         run(_replaced(gateway, first, [grpc, http]))
 

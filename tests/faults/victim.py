@@ -17,7 +17,7 @@ from typing import Any
 from tests.processes import Addresses, Server, start, write_config
 
 AGENT = "tests.doubles.agents:agent"
-MODULES = {"core": "gateway.core", "adapter": "transports.process"}
+MODULES = {"core": "gateway.core", "adapter-http": "transports.process\0http"}
 END_SECONDS = 20.0
 _LOWEST_PORT = 15_000
 
@@ -37,7 +37,7 @@ class Victim:
         return self.server.addresses
 
     def pids(self) -> dict[str, int]:
-        """The children that live now, by `core` and `adapter`."""
+        """The children that live now, by the names that the supervisor gives them."""
         found = {}
         for pid in _children(self.supervisor):
             for name, module in MODULES.items():

@@ -6,56 +6,31 @@
 import asyncio
 import contextlib
 import os
-import socket
 import ssl
-import stat
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gateway.config import Address
 from gateway.pb import AgentInterface
+from transports.http import Options, Tls
 from transports.http.app import App
 from transports.http.protocol import Bounds, Connection, Listener
+from transports.listening import listen_at, reachable
 
 BACKLOG = 2048
 _LAST_WORDS = 0.5
 """Seconds that cancelled calls get to say so to their clients."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM files of the listener. With `client_ca`, a client must show a certificate of that CA,
-    or may (`client_optional`)."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-    client_optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the door can be told; the defaults make it start."""
-
-    address: tuple[str, ...] = ("127.0.0.1:41242",)
-    """`HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 takes any free one."""
-    path: str = "/"
-    """Where JSON-RPC is, with and without a slash at its end; REST paths stand below it."""
-    public_url: str = ""
-    """What the card says instead of the address, where a proxy stands before the door."""
-    tls: Tls | None = None
-    bounds: Bounds = field(default_factory=Bounds)
-
-
 class HttpTransport:
     """The door. `client` is a `transports.core.CoreClient`, started by the owner of the door."""
 
-    def __init__(self, client: Any, options: Options | None = None):
+    def __init__(
+        self, client: Any, options: Options | None = None, *, bounds: Bounds | None = None
+    ):
         self._options = options or Options()
         self._listener = Listener(
             App(client, self._options.path),
-            self._options.bounds,
+            bounds or Bounds(keep_alive=self._options.keep_alive),
             is_secure=self._options.tls is not None,
         )
         self._servers: list[asyncio.Server] = []
@@ -80,7 +55,7 @@ class HttpTransport:
 
     async def _open(self, address: Address, tls: ssl.SSLContext | None) -> Address:
         loop = asyncio.get_running_loop()
-        sock = _unix_socket(address.path) if address.is_unix else _tcp_socket(address)
+        sock = listen_at(address)
         create: Any = loop.create_unix_server if address.is_unix else loop.create_server
         if address.is_unix:
             self._unix_paths.append(address.path)
@@ -90,7 +65,7 @@ class HttpTransport:
     def interfaces(self) -> list[AgentInterface]:
         """Entries for the agent card, JSON-RPC first (requirements S3, S35)."""
         scheme = "https" if self._options.tls else "http"
-        urls = [f"{scheme}://{_reachable(a)}" for a in self.addresses if not a.startswith("unix:")]
+        urls = [f"{scheme}://{reachable(a)}" for a in self.addresses if not a.startswith("unix:")]
         base = self._options.path.rstrip("/")
         if self._options.public_url:
             urls, base = [self._options.public_url.rstrip("/")], ""
@@ -99,6 +74,27 @@ class HttpTransport:
             for root in urls
             for url, binding in ((f"{root}{base}/", "JSONRPC"), (f"{root}{base}", "HTTP+JSON"))
         ]
+
+    def reach(self, example: Any) -> list[tuple[str, str]]:
+        """For each address: how it is written, and a line to try it."""
+        scheme = "https" if self._options.tls else "http"
+        path = self._options.path
+        credentials = " -H 'Authorization: Bearer TOKEN'" if example.needs_credentials else ""
+        lines = []
+        for address in self.addresses:
+            shown = place = f"{scheme}://{address}"
+            if address.startswith("unix:"):
+                shown, place = address, f"--unix-socket {address[5:]} {scheme}://localhost"
+            else:
+                shown += path
+            lines.append(
+                (
+                    shown,
+                    f"curl -N {place}{path.rstrip('/')}/message:stream -H 'A2A-Version: 1.0'"
+                    f"{credentials} -H 'Content-Type: application/json' -d {example.message}",
+                )
+            )
+        return lines
 
     async def stop(self, grace: float) -> None:
         """Take no new connection and close idle ones; let calls end within `grace` seconds, then
@@ -130,46 +126,6 @@ class HttpTransport:
         deadline = loop.time() + seconds
         while self._listener.state.tasks and (left := deadline - loop.time()) > 0:
             await asyncio.wait(tuple(self._listener.state.tasks), timeout=left)
-
-
-def _reachable(text: str) -> str:
-    """An address that listens everywhere, under a name that others may know it by."""
-    address = Address.parse(text)
-    everywhere = address.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return str(Address(socket.gethostname(), address.port)) if everywhere else text
-
-
-def _tcp_socket(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    found = socket.getaddrinfo(address.host, address.port, family, socket.SOCK_STREAM)
-    # asyncio sets TCP_NODELAY only where the protocol is named
-    sock = socket.socket(found[0][0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        # SO_REUSEADDR takes over ports in TIME_WAIT; SO_REUSEPORT would share a live one (GR12)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(found[0][4])
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _unix_socket(path: str) -> socket.socket:
-    """Bound at `path`. A socket file that nobody answers is replaced, a live one is not (US01)."""
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISSOCK(os.stat(path).st_mode):
-            with socket.socket(socket.AF_UNIX) as probe:
-                try:
-                    probe.connect(path)
-                except ConnectionRefusedError:
-                    os.unlink(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.bind(path)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:

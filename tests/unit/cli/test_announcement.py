@@ -1,41 +1,51 @@
 """The table of doors."""
 
-import json
 from typing import Any
 
 import pytest
 
 from gateway.cli.announcement import announce
-from gateway.config import load, to_wire
+from gateway.config import load
+from gateway.example import Example
 
 REPORTS: dict[str, dict[str, Any]] = {
-    "core": {"doors": {"grpc": ["127.0.0.1:50051"]}, "metrics": "127.0.0.1:9"},
-    "adapter": {"doors": {"http": ["127.0.0.1:41242", "unix:/run/a.sock"]}},
+    "core": {
+        "doors": {"grpc": ["127.0.0.1:50051"]},
+        "reach": {"grpc": [["127.0.0.1:50051", "grpcurl it"]]},
+        "metrics": "127.0.0.1:9",
+    },
+    "adapter": {
+        "doors": {"http": ["127.0.0.1:41242", "unix:/run/a.sock"], "carrier-pigeon": ["roof:1"]},
+        "reach": {"http": [["http://127.0.0.1:41242/", "curl it"], ["unix:/run/a.sock", "curl"]]},
+    },
+    "adapter-idle": {"doors": {"idle": []}},
 }
 
 
-def shown(capsys: pytest.CaptureFixture[str], **environment: str) -> str:
-    """What is printed for a configuration."""
-    variables = {f"A2A_GATEWAY_{name}": value for name, value in environment.items()}
-    announce(REPORTS, json.loads(to_wire(load(environment=variables))))
-    return capsys.readouterr().out
-
-
 def test_each_door_with_a_line_to_try_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines name the version, which every call needs."""
-    text = shown(
-        capsys, AGENT__SPEC="my:agent", TRANSPORTS="[grpc, http]", TRANSPORTS__HTTP__PATH="/a2a/"
-    )
-    assert "agent my:agent" in text
-    assert "try: curl -N http://127.0.0.1:41242/a2a/message:stream -H 'A2A-Version: 1.0'" in text
-    assert "--unix-socket /run/a.sock http://localhost/a2a/message:stream" in text
-    assert "127.0.0.1:50051 lf.a2a.v1.A2AService/SendStreamingMessage" in text
-    assert "core http://127.0.0.1:9/metrics" in text
-    assert "Authorization" not in text
+    """Any door stands there: what it says of itself, or its addresses, or at least its name."""
+    announce(REPORTS, {"agent": {"spec": "my:agent"}, "store": "memory:"})
+    assert capsys.readouterr().out.splitlines() == [
+        "a2a-gateway is ready: agent my:agent, store memory:",
+        "",
+        "  grpc           127.0.0.1:50051",
+        "                 try: grpcurl it",
+        "  http           http://127.0.0.1:41242/",
+        "                 try: curl it",
+        "  http           unix:/run/a.sock",
+        "                 try: curl",
+        "  carrier-pigeon roof:1",
+        "  idle",
+        "  metrics        core http://127.0.0.1:9/metrics",
+        "",
+    ]
 
 
-def test_never_shows_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    """With access configured the lines have a place for the token, not the token."""
-    text = shown(capsys, ACCESS__TOKENS="[{caller: a, token: very-secret}]")
-    assert "-H 'Authorization: Bearer TOKEN'" in text
-    assert "very-secret" not in text
+def test_the_example_has_a_place_for_credentials_and_never_a_secret() -> None:
+    """Its message is one that the demo answers with a stream."""
+    access = {"A2A_GATEWAY_ACCESS__TOKENS": "[{caller: a, token: very-secret}]"}
+    example = Example.of(load(environment={**access, "A2A_GATEWAY_AGENT__SPEC": "demo"}))
+    assert example.needs_credentials
+    assert "very-secret" not in repr(example)
+    assert '"parts":[{"text":"stream"}]' in example.message
+    assert not Example.of(load(environment={})).needs_credentials

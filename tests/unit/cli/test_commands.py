@@ -94,8 +94,8 @@ class TestUsage:
             folder=tmp_path, code=2,
         )  # fmt: skip
         assert errors.splitlines() == [
-            "a2a-gateway: transports.htp: there is no such key; did you mean transports.http? "
-            "(--transport)",
+            "a2a-gateway: transports.htp: there is no door 'htp'; did you mean http? Installed are "
+            "grpc, http (--transport)",
             "a2a-gateway: logs.level: 'loud' is not one of 'debug', 'info', 'warning' or 'error' "
             "(--log-level)",
         ]

@@ -53,8 +53,8 @@ def test_the_line_to_try_http_streams(served: Server) -> None:
 
 def test_metrics_of_both_processes(served: Server) -> None:
     """Each prints its address, and answers there."""
-    found = re.findall(r"(core|adapter) (http://127\.0\.0\.1:\d+/metrics)", served.text())
-    assert [name for name, _ in found] == ["core", "adapter"]
+    found = re.findall(r"(core|adapter-http) (http://127\.0\.0\.1:\d+/metrics)", served.text())
+    assert [name for name, _ in found] == ["core", "adapter-http"]
     for _, url in found:
         with urllib.request.urlopen(url, timeout=10) as answer:
             assert b"process_resident_memory_bytes" in answer.read()
@@ -80,7 +80,7 @@ def test_secrets_are_in_no_process_list(guarded: Server) -> None:
 def test_logs_for_machines(guarded: Server) -> None:
     """logs.format: json, one object a line."""
     entries = [json.loads(line) for line in guarded.text().splitlines() if line.startswith("{")]
-    assert {entry["process"] for entry in entries} == {"core", "adapter"}
+    assert {entry["process"] for entry in entries} == {"core", "adapter-http"}
 
 
 def test_state_directory_is_private(tmp_path: Path) -> None:

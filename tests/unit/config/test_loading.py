@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.config import Config, ConfigError, from_wire, load, to_wire
+from gateway.config import Config, ConfigError, from_plain, from_wire, load, to_wire
+from transports.http import Options as HttpOptions
 
 SECRET = "very-secret-value"
 
@@ -23,9 +25,8 @@ def test_defaults(tmp_path: Path) -> None:
     """Nothing given: both doors on loopback, a database in the state directory."""
     config = load(environment={"XDG_STATE_HOME": str(tmp_path)})
     assert config.transports.grpc is not None
-    assert config.transports.http is not None
     assert config.transports.grpc.address == ("127.0.0.1:50051",)
-    assert config.transports.http.address == ("127.0.0.1:41242",)
+    assert config.transports.others["http"].address == ("127.0.0.1:41242",)
     assert config.state_dir == tmp_path / "a2a-gateway"
     assert config.store == f"sqlite://{tmp_path}/a2a-gateway/tasks.db"
     assert config.limits.message_bytes == 16 * 2**20
@@ -83,8 +84,7 @@ class TestDoors:
         file.write_text("transports: {http: '127.0.0.1:8080', grpc: false}\n")
         config = load(file, environment={})
         assert config.transports.grpc is None
-        assert config.transports.http is not None
-        assert config.transports.http.address == ("127.0.0.1:8080",)
+        assert config.transports.others["http"].address == ("127.0.0.1:8080",)
 
     def test_flags_choose_and_files_configure(self, tmp_path: Path) -> None:
         """--transport http takes the options of the file, not its other doors."""
@@ -92,9 +92,8 @@ class TestDoors:
         file.write_text("transports: {http: {path: /a2a}, grpc: true}\n")
         config = load(file, environment={}, transports=["http=127.0.0.1:1"])
         assert config.transports.grpc is None
-        assert config.transports.http is not None
-        assert config.transports.http.path == "/a2a"
-        assert config.transports.http.address == ("127.0.0.1:1",)
+        assert config.transports.others["http"].path == "/a2a"
+        assert config.transports.others["http"].address == ("127.0.0.1:1",)
 
     def test_variables_inside_shorthands(self) -> None:
         """One variable names the door, another sets one of its keys."""
@@ -106,9 +105,8 @@ class TestDoors:
             }
         )
         assert config.transports.grpc is None
-        assert config.transports.http is not None
-        assert config.transports.http.address == ("127.0.0.1:1",)
-        assert config.transports.http.path == "/a2a"
+        assert config.transports.others["http"].address == ("127.0.0.1:1",)
+        assert config.transports.others["http"].path == "/a2a"
 
     def test_one_door_twice(self) -> None:
         """Two addresses of one door."""
@@ -124,7 +122,8 @@ class TestDoors:
     def test_unknown(self) -> None:
         """A misspelt door gets the right name."""
         assert problems(transports=["htp"]) == [
-            "transports.htp: there is no such key; did you mean transports.http? (--transport)"
+            "transports.htp: there is no door 'htp'; did you mean http? Installed are grpc, http "
+            "(--transport)"
         ]
 
     @pytest.mark.parametrize("address", ["0.0.0.0:80", "[::]:80", "example.org:80"])
@@ -134,7 +133,7 @@ class TestDoors:
         assert address in problem
         assert "access.allow_anonymous: true" in problem
         allowed = {"A2A_GATEWAY_ACCESS__ALLOW_ANONYMOUS": "true"}
-        assert load(environment=allowed, transports=[f"http={address}"]).transports.http
+        assert load(environment=allowed, transports=[f"http={address}"]).transports.others
         token = {"A2A_GATEWAY_ACCESS__TOKENS": "[{caller: a, token: t0ken}]"}
         assert load(environment=token, transports=[f"http={address}"]).access.is_configured
 
@@ -235,11 +234,15 @@ class TestWire:
                 "A2A_GATEWAY_ACCESS__TOKENS": f"[{{caller: a, token: {SECRET}}}]",
                 "A2A_GATEWAY_ACCESS__BASIC": "[{username: u, password: p4ss}]",
                 "A2A_GATEWAY_TRANSPORTS__GRPC__TLS": "{certificate: /c, key: /k}",
+                "A2A_GATEWAY_TRANSPORTS__HTTP__TLS": "{certificate: /c, key: /k}",
                 "A2A_GATEWAY_CARD": "{name: x}",
             }
         )
         copy = from_wire(to_wire(config))
-        assert copy == config
+        assert replace(copy, transports=config.transports) == config
+        assert copy.transports.grpc == config.transports.grpc
+        http = from_plain(HttpOptions, copy.transports.others["http"])
+        assert http == config.transports.others["http"]
         assert copy.access.tokens[0].token.reveal() == SECRET
         assert SECRET not in repr(config)
 

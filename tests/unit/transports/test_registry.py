@@ -15,7 +15,7 @@ def test_every_door_of_ours_loads() -> None:
 
 
 def test_an_unknown_door_names_those_there_are() -> None:
-    with pytest.raises(LookupError, match="'carrier-pigeon' is not known; choose one of http"):
+    with pytest.raises(LookupError, match="no door 'carrier-pigeon'; installed are http"):
         transport("carrier-pigeon")
 
 

@@ -88,8 +88,8 @@ async def served(
     core: FakeCore, *, path: str = "/", bounds: Bounds | None = None, grace: float = 0.0
 ) -> AsyncIterator[Served]:
     """A door on a free port, stopped at the end; nothing of it may be left."""
-    options = Options(address=("127.0.0.1:0",), path=path, bounds=bounds or Bounds())
-    door = HttpTransport(core, options)
+    options = Options(address=("127.0.0.1:0",), path=path)
+    door = HttpTransport(core, options, bounds=bounds)
     (address,) = await door.start()
     url = f"http://{address}"
     complaints = logging.handlers.BufferingHandler(1000)

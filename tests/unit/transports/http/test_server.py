@@ -123,7 +123,7 @@ def test_tls_and_client_certificates(tmp_path: Path) -> None:
     async def main() -> None:
         authority = Authority(tmp_path)
         certificate, key = authority.issue("server")
-        tls = Tls(certificate, key, client_ca=authority.ca, client_optional=True)
+        tls = Tls(certificate=certificate, key=key, client_ca=authority.ca, client_optional=True)
         core = FakeCore(echo)
         door = HttpTransport(core, Options(address=("127.0.0.1:0",), tls=tls))
         await door.start()
@@ -154,7 +154,7 @@ def test_a_client_without_the_certificate_that_is_demanded(tmp_path: Path) -> No
     async def main() -> None:
         authority = Authority(tmp_path)
         certificate, key = authority.issue("server")
-        tls = Tls(certificate, key, client_ca=authority.ca)
+        tls = Tls(certificate=certificate, key=key, client_ca=authority.ca)
         door = HttpTransport(FakeCore(echo), Options(address=("127.0.0.1:0",), tls=tls))
         await door.start()
         url = door.interfaces()[0].url
@@ -178,7 +178,7 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     """The error names the cause."""
 
     async def main() -> None:
-        tls = Tls(tmp_path / "no.pem", tmp_path / "no.key")
+        tls = Tls(certificate=tmp_path / "no.pem", key=tmp_path / "no.key")
         with pytest.raises(ValueError, match=r"TLS files cannot be used: .*No such file.*no\.pem"):
             await HttpTransport(FakeCore(echo), Options(address=("127.0.0.1:0",), tls=tls)).start()
 
