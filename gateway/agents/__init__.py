@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, Task
 
+SECRET_NAMES = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+"""Metadata that an agent never sees, beside the credential names of the configuration."""
+
 
 @dataclass(slots=True, eq=False)
 class Turn:

@@ -17,14 +17,11 @@ from a2a.server.agent_execution.context import RequestContext
 from a2a.server.context import ServerCallContext
 from a2a.server.events.event_queue import DEFAULT_MAX_QUEUE_SIZE, EventQueue, EventQueueLegacy
 
-from gateway.agents import Turn
+from gateway.agents import SECRET_NAMES, Turn
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, Task, TaskState, TaskStatus
 
 logger = logging.getLogger(__name__)
-
-SECRET_NAMES = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
-"""Metadata that an agent never sees, beside the credential names of the configuration."""
 
 _ANONYMOUS = UnauthenticatedUser()
 _ANONYMOUS_NAMES = ("", "anonymous")
