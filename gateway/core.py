@@ -17,7 +17,9 @@ from typing import Any
 
 from gateway.access import Access, AccessError, from_config
 from gateway.agents import Agent, AgentError
+from gateway.agents.command.options import CommandOptions
 from gateway.agents.home import home_of
+from gateway.agents.kinds import Settings, card_name
 from gateway.agents.loader import load as load_agent
 from gateway.agents.loader import proposed_card
 from gateway.agents.watchdog import Watchdog, install
@@ -92,7 +94,7 @@ class Core:
             CardOptions(
                 source=config.card,
                 defaults=proposed_card(config.agent.spec),
-                name=agent_name(config),
+                name=card_name(config.agent.spec),
             ),
             self._access,
         )
@@ -146,7 +148,12 @@ class Core:
     def _load_agent(self) -> Agent:
         config = self._config
         names = ("authorization", *(self._access.credential_names if self._access else ()))
-        return load_agent(config.agent.spec, isolation=config.agent.isolation, secret_names=names)
+        return load_agent(
+            config.agent.spec,
+            isolation=config.agent.isolation,
+            secret_names=names,
+            settings=agent_settings(config),
+        )
 
     def _open_store(self) -> Store:
         try:
@@ -294,11 +301,20 @@ def state_name(state: int) -> str:
     return TaskState.Name(state)
 
 
-def agent_name(config: Config) -> str:
-    """What the card calls an agent that has no card: the last word of its module."""
-    module, _, attribute = config.agent.spec.partition(":")
-    last = module.rpartition(".")[2]
-    return attribute if attribute and attribute not in ("agent", "executor") else last
+def agent_settings(config: Config) -> Settings:
+    """How agents are run, as `gateway.agents` wants it."""
+    command = config.agent.command
+    return Settings(
+        cancel_timeout=config.agent.cancel_timeout,
+        command=CommandOptions(
+            is_events=command.output == "events",
+            ask_code=command.ask_code,
+            environment=command.environment,
+            directory=command.directory,
+            timeout=command.timeout,
+            output_bytes=command.output_bytes,
+        ),
+    )
 
 
 def runtime_options(config: Config) -> RuntimeOptions:

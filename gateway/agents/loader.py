@@ -1,4 +1,5 @@
-"""From `--agent module:attribute` to an `Agent`. Layer: agents.
+"""From `--agent SPEC` to an `Agent`: `module:attribute`, or a kind of `gateway.agents.kinds`.
+Layer: agents.
 
 Everything that can be wrong with the name, the module or the object becomes an `AgentError` that
 says what was found and what to write instead.
@@ -11,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +20,7 @@ from typing import Any, cast
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from gateway.agents import Agent, AgentError
+from gateway.agents import Agent, AgentError, kinds
 from gateway.agents.function import FunctionAgent, is_async
 from gateway.pb import AgentCard
 
@@ -40,16 +42,22 @@ def load(
     isolation: str = "loop",
     name: str | None = None,
     secret_names: Iterable[str] = (),
+    settings: kinds.Settings | None = None,
 ) -> Agent:
     """The agent that `spec` names, not started. Raises `AgentError`.
 
     `name` is for logs, by default the spec. `secret_names` are lower-case metadata names that
-    carry credentials, which executors do not get to see.
+    carry credentials, which executors do not get to see. `settings` are for agents that are not
+    imported; those run elsewhere, whatever the isolation.
     """
     if isolation not in ISOLATIONS:
         hint = _did_you_mean(isolation, ISOLATIONS)
         raise AgentError(f"isolation {isolation!r} is not one of: {', '.join(ISOLATIONS)}{hint}")
     spec = spec.strip()
+    kind, rest = kinds.find(spec)
+    if kind is not None:
+        settings = replace(settings or kinds.Settings(), secret_names=frozenset(secret_names))
+        return kind.make(rest, settings, name=name or kind.card_name(rest))
     module_name, attribute = _parse(BUILT_IN.get(spec, spec))
     _extend_path()
     module = _import(module_name, spec)
@@ -79,6 +87,8 @@ PROPOSED = (
 def proposed_card(spec: str) -> dict[str, Any]:
     """The card fields that the module of a loaded agent proposes by its variable `agent_card`: an
     `AgentCard`, or a mapping in ProtoJSON. Raises `AgentError` for anything else."""
+    if kinds.find(spec)[0] is not None:
+        return {}
     module_name, _ = _parse(BUILT_IN.get(spec.strip(), spec.strip()))
     card = getattr(sys.modules.get(module_name), "agent_card", None)
     if card is None:

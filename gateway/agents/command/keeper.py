@@ -1,0 +1,257 @@
+"""Programs as the core sees them: started, ended, and gone. Layer: agents.
+
+The other end is `keeper_process`, whose docstring has the lines that travel between the two.
+Nothing here waits but for the loop: a keeper that stands still delays its programs and nothing
+else.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.agents import AgentError
+from gateway.agents.command import keeper_process
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 20.0
+STOP_SECONDS = keeper_process.LAST_SECONDS + 2.0
+REAP_PAUSE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a program ended: by `code` (minus the signal's number), or it never was, or nobody
+    knows, for the reason `fault`."""
+
+    code: int = 0
+    fault: str = ""
+
+
+class Program:
+    """One start of the program."""
+
+    def __init__(self, keeper: "Keeper", number: int):
+        self._keeper = keeper
+        self.number = number
+        self.pid = 0
+        """0 until it has started."""
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    def end(self, after: float) -> None:
+        """SIGTERM to it and its children, SIGKILL after so many seconds."""
+        if not self.ended.done():
+            self._keeper.order({"end": self.number, "after": after})
+
+    def release(self) -> None:
+        """Kill what it has left behind, and itself where it still runs; forget it."""
+        self._keeper.release(self)
+
+
+class Keeper:
+    """Starts one program, many times. Made without I/O; `start` makes the process."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
+    ) -> None:
+        self._program = {
+            "argv": list(argv),
+            "environment": dict(environment),
+            "directory": directory,
+        }
+        self._numbers = 0
+        self._programs: dict[int, Program] = {}
+        self._pid = 0
+        self._socket: socket.socket | None = None
+        self._buffer = b""
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._ready: asyncio.Future[None] | None = None
+        self._gone = asyncio.Event()
+        self._reaping: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start the process. Raises `AgentError`."""
+        self._spawn()
+        assert self._ready
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._ready
+        except TimeoutError:
+            await self.stop()
+            raise AgentError(
+                f"the process that keeps programs did not start within {START_SECONDS:g} s"
+            ) from None
+
+    async def stop(self) -> None:
+        """End all programs and the process."""
+        if self._socket is not None:
+            pid = self._pid
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._gone.wait()
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                self._lose()
+        while self._reaping:
+            await asyncio.wait(self._reaping)
+
+    def launch(self, variables: Mapping[str, str], descriptors: tuple[int, int, int]) -> Program:
+        """Start the program with these variables more, and these descriptors as its stdin, stdout
+        and stderr, which are closed here. A failure shows in `ended`."""
+        if self._socket is None:
+            self._spawn()
+        self._numbers += 1
+        program = self._programs[self._numbers] = Program(self, self._numbers)
+        self.order({"run": program.number, "environment": dict(variables)}, descriptors)
+        return program
+
+    def order(self, line: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Send one line; says nothing where the process is gone."""
+        if self._socket is None:
+            _close(descriptors)
+            return
+        self._unsent.append((json.dumps(line).encode() + b"\n", descriptors))
+        if len(self._unsent) == 1:
+            self._send()
+
+    def release(self, program: Program) -> None:
+        """See `Program.release`."""
+        if self._programs.pop(program.number, None) is not None:
+            self.order({"release": program.number})
+
+    # the process
+
+    def _spawn(self) -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._ready = loop.create_future()
+        self._gone.clear()
+        try:
+            # exec, never fork: gRPC may be loaded
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", keeper_process.__file__],
+                os.environ,
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                    (os.POSIX_SPAWN_DUP2, 2, 1),
+                ],
+            )
+        except OSError as error:
+            ours.close()
+            raise AgentError(f"cannot start {sys.executable}: {error.strerror}") from error
+        finally:
+            theirs.close()
+        self._socket, self._buffer = ours, b""
+        loop.add_reader(ours, self._read)
+        self.order(self._program)
+
+    def _send(self) -> None:
+        """Send what the socket takes; the loop calls again when it takes more."""
+        sock = self._socket
+        while self._unsent and sock is not None:
+            data, descriptors = self._unsent[0]
+            try:
+                count = (
+                    socket.send_fds(sock, [data], descriptors) if descriptors else sock.send(data)
+                )
+            except BlockingIOError:
+                asyncio.get_running_loop().add_writer(sock, self._send)
+                return
+            except OSError:
+                self._lose()
+                return
+            _close(descriptors)
+            if count < len(data):
+                self._unsent[0] = (data[count:], ())
+            else:
+                self._unsent.popleft()
+        if sock is not None:
+            asyncio.get_running_loop().remove_writer(sock)
+
+    def _read(self) -> None:
+        assert self._socket
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def _hear(self, line: dict[str, Any]) -> None:
+        if "ready" in line:
+            if self._ready and not self._ready.done():
+                self._ready.set_result(None)
+            return
+        number = line.get("started") or line.get("failed") or line.get("ended") or 0
+        program = self._programs.get(number)
+        if program is None:
+            return
+        if "started" in line:
+            program.pid = line["pid"]
+        elif not program.ended.done():
+            program.ended.set_result(Ending(line.get("code", 0), line.get("error", "")))
+
+    def _lose(self) -> None:
+        """The process has ended, as told or by itself."""
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        loop.remove_writer(self._socket)
+        self._socket.close()
+        self._socket = None
+        self._gone.set()
+        for _, descriptors in self._unsent:
+            _close(descriptors)
+        self._unsent.clear()
+        if self._ready and not self._ready.done():
+            self._ready.set_exception(AgentError("the process that keeps programs has ended"))
+        for program in self._programs.values():
+            if not program.ended.done():
+                _kill_group(program.pid)
+                program.ended.set_result(Ending(fault="the process that keeps it has ended"))
+        self._programs.clear()
+        task = loop.create_task(_reap(self._pid))
+        self._reaping.add(task)
+        task.add_done_callback(self._reaping.discard)
+
+
+async def _reap(pid: int) -> None:
+    """Take the exit code of a process that has ended, or is about to."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):  # noqa: ASYNC110, ASYNC222 -- does not wait
+            await asyncio.sleep(REAP_PAUSE)
+
+
+def _kill_group(pid: int) -> None:
+    if pid:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
