@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.family import CHANNEL_VARIABLE
+from gateway.family import CHANNEL_VARIABLE, CLIENT_VARIABLES
 from gateway.lock import LOCK_VARIABLE
 
 PREFIX = "A2A_GATEWAY_"
@@ -19,6 +19,8 @@ FILE_VARIABLE = "A2A_GATEWAY_CONFIG"
 _SERVICE_LINK = re.compile(
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
+
+_NOT_OURS = {FILE_VARIABLE, CHANNEL_VARIABLE, LOCK_VARIABLE, *CLIENT_VARIABLES}
 
 Tree = dict[str, Any]
 Key = tuple[str, ...]
@@ -68,7 +70,7 @@ def from_environment(environment: Mapping[str, str]) -> Source:
     names: dict[Key, str] = {}
     for variable in sorted(environment):
         rest = variable.removeprefix(PREFIX)
-        if rest == variable or variable in (FILE_VARIABLE, CHANNEL_VARIABLE, LOCK_VARIABLE):
+        if rest == variable or variable in _NOT_OURS:
             continue
         if _SERVICE_LINK.fullmatch(rest):
             continue
