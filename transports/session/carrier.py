@@ -17,6 +17,9 @@ Write = Callable[[bytes], Awaitable[None]]
 Read = Callable[[], Awaitable[bytes]]
 """Some bytes; none at the end of the input. Raises `OSError`."""
 
+PIECE_BYTES = 512 * 1024
+"""Written at once, at most."""
+
 
 class ByteSession(Session):
     """A session whose frames are in a stream of bytes, in the framing that the client chose with
@@ -35,7 +38,11 @@ class ByteSession(Session):
         super().__init__(client, self._send, options, peer=peer)
 
     async def _send(self, payloads: list[bytes]) -> None:
-        await self._write(encode(self._decoder.framing or Framing.LINES, payloads))
+        data = encode(self._decoder.framing or Framing.LINES, payloads)
+        for start in range(0, len(data), PIECE_BYTES):
+            # one that is slow, and alive, may take long for a large frame
+            await self._write(data[start : start + PIECE_BYTES])
+            self.progressed()
 
     def feed_bytes(self, data: bytes) -> None:
         """Take bytes, cut anywhere."""

@@ -56,6 +56,10 @@ class Outbox:
         """Whether a stream may make more frames, and none waits to do so."""
         return self.unsent_bytes < self._room_bytes and not self._waiters
 
+    def progressed(self) -> None:
+        """A part of the write under way was taken: the peer is alive."""
+        self._began = self._loop.time()
+
     def put(self, frame: bytes) -> None:
         """One more frame; dropped once the outbox is closed."""
         if self._is_closed:

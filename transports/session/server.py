@@ -152,6 +152,10 @@ class Session:
         if self.is_congested:
             await self._outbox.flush()
 
+    def progressed(self) -> None:
+        """For a `send` that takes long: the client took a part of it."""
+        self._outbox.progressed()
+
     def feed(self, frame: bytes | BadFrame) -> None:
         """Take one frame; its answer comes by itself, if it has one. Never raises."""
         if self._is_closed:
