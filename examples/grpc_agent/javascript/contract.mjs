@@ -21,6 +21,8 @@ export async function serve(agent, address, contractFile) {
     Execute: (call) => run(agent, call),
     Cancel: (call, answer) => answer(null, { events: agent.cancel(call.request) }),
   });
+  // turns under way may end; process 1 of a container is not ended by a signal that it does not handle
+  process.once("SIGTERM", () => server.tryShutdown(() => process.exit(0)));
   const credentials = grpc.ServerCredentials.createInsecure();
   return new Promise((resolve, reject) =>
     server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port))),

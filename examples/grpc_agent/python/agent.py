@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,8 @@ import grpc
 
 LARGEST_MESSAGE = 17 << 20
 """A little more than the gateway's limits.message_bytes; gRPC's own limit is 4 MiB."""
+GRACE = 20.0
+"""Seconds that turns get to end at SIGTERM; the gateway sends no new ones when it ends as well."""
 
 Events = AsyncIterator[contract.ExecuteResponse]
 
@@ -119,6 +122,9 @@ async def serve(agent: Agent, address: str) -> None:
     agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
     port = server.add_insecure_port(address)
     await server.start()
+    loop = asyncio.get_running_loop()
+    # process 1 of a container is not ended by a signal that it does not handle
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(server.stop(GRACE)))
     print(f"serving at {address if not port or address.startswith('unix:') else port}", flush=True)
     await server.wait_for_termination()
 

@@ -1,0 +1,222 @@
+"""Runs the containers of a manifest as processes: their own command lines, environment and user,
+on the images that `image.build` made, with volumes in a folder and ports that are free."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from tests.deploy.image import Image
+from tests.deploy.manifests import Container
+
+READY_SECONDS = 30.0
+
+
+@dataclass
+class Running:
+    """One container that runs."""
+
+    container: Container
+    process: subprocess.Popen[str]
+    output: deque[str]
+    reader: threading.Thread
+    ports: Mapping[int, int]
+    health: Sequence[str]
+    environment: Mapping[str, str]
+
+    def text(self) -> str:
+        """What it printed last."""
+        return f"{self.container.name}:\n" + "\n".join(self.output)
+
+    def is_ready(self) -> bool:
+        """Ask as the kubelet does by the readiness probe, or an engine by the image's check."""
+        probe = self.container.readiness
+        if probe is None:
+            return not self.health or self._ask(self.health)
+        if "grpc" in probe:
+            return _grpc_is_serving(self.ports[probe["grpc"]["port"]])
+        get = probe["httpGet"]
+        return _http_is_ok(f"http://127.0.0.1:{self.ports[get['port']]}{get['path']}")
+
+    def _ask(self, command: Sequence[str]) -> bool:
+        done = subprocess.run(
+            [*as_user(self.container.user, self.container.group), *command],
+            env=dict(self.environment),
+            capture_output=True,
+            timeout=READY_SECONDS,
+        )
+        return done.returncode == 0
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code. Fails where it takes longer than the manifest gives it."""
+        self.process.send_signal(signal.SIGTERM)
+        limit = self.container.stop_within - self.container.pre_stop
+        try:
+            code = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"did not end within {limit} s\n{self.text()}") from None
+        self.reader.join(5)
+        assert not self.reader.is_alive(), f"left processes behind\n{self.text()}"
+        return code
+
+
+@contextmanager
+def running(
+    containers: Sequence[Container], images: Mapping[str, Image], folder: Path
+) -> Iterator[dict[str, Running]]:
+    """Start all of them, in order, and wait until those that have a probe are ready."""
+    numbers = {n for c in containers for n in _numbers(c)}
+    ports = dict(zip(sorted(numbers), free_ports(len(numbers)), strict=True))
+    started: dict[str, Running] = {}
+    try:
+        for container in containers:
+            started[container.name] = _start(container, images, folder, ports)
+        for one in started.values():
+            _wait(one)
+        yield started
+    finally:
+        for one in started.values():
+            with suppress(ProcessLookupError):
+                os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+def _start(
+    container: Container,
+    images: Mapping[str, Image],
+    folder: Path,
+    ports: Mapping[int, int],
+) -> Running:
+    image = images[container.image]
+    assert container.is_read_only
+    places = {path: _volume(folder / name, container) for path, name in container.mounts.items()}
+
+    def here(text: str) -> str:
+        for number, free in ports.items():
+            text = text.replace(f"0.0.0.0:{number}", f"127.0.0.1:{free}")
+            text = text.replace(f"127.0.0.1:{number}", f"127.0.0.1:{free}")
+        return image.moved(text, places)
+
+    given = {**image.environment, **container.environment}
+    environment = {name: here(value) for name, value in given.items()}
+    arguments = container.arguments or image.command
+    process = subprocess.Popen(
+        [
+            *as_user(container.user, container.group),
+            *(here(word) for word in [*image.entry_point, *arguments]),
+        ],
+        cwd=image.real("."),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    output: deque[str] = deque(maxlen=200)
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            output.extend(line.rstrip("\n") for line in process.stdout)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    health = [here(word) for word in image.health]
+    return Running(container, process, output, reader, ports, health, environment)
+
+
+def _wait(one: Running) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while not one.is_ready():
+        assert one.process.poll() is None, f"ended\n{one.text()}"
+        assert time.monotonic() < end, f"not ready\n{one.text()}"
+        time.sleep(0.1)  # as the kubelet asks, and engines do
+
+
+def _volume(path: Path, container: Container) -> Path:
+    """A new volume, as `fsGroup` and compose's options make it: its user's own."""
+    if not path.exists():
+        path.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(path, container.user, container.group)
+    return path
+
+
+def _numbers(container: Container) -> set[int]:
+    """The ports that it listens at: all that are given with the address of every interface."""
+    texts = [*container.arguments, *container.environment.values()]
+    return {int(text.rpartition(":")[2]) for text in texts if "0.0.0.0:" in text}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has, of those that the system gives to nobody by itself."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20000, 32000)
+        with closing(socket.socket()) as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+@cache
+def as_user(user: int, group: int) -> tuple[str, ...]:
+    """The words before a command that run it as that user without capabilities, as in the pod;
+    none where the tests do not run as root, and so as a user without them already.
+
+    An interpreter below a home that only root may enter is still to be read: then the process
+    gets the capability to read everything. It may write no more than its user.
+    """
+    if os.geteuid() != 0:
+        return ()
+    switch = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs")
+    # from within: setpriv itself still enters what its user could not
+    again = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import json'])"
+    for kept in ("-all", "-all,+dac_read_search"):
+        sets = (f"--inh-caps={kept}", f"--ambient-caps={kept}", f"--bounding-set={kept}")
+        words = (*switch, *sets)
+        tried = subprocess.run([*words, sys.executable, "-c", again], capture_output=True)
+        if tried.returncode == 0:
+            return words
+    raise AssertionError(
+        f"user {user} cannot run {sys.executable}: {tried.stderr.decode()}; take a Python that "
+        "every user may read, by: make PYTHON=..."
+    )
+
+
+def _http_is_ok(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _grpc_is_serving(port: int) -> bool:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        try:
+            answer = check(health_pb2.HealthCheckRequest(), timeout=2)
+        except grpc.RpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
