@@ -19,12 +19,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from gateway import logs
-from gateway.config import Config, Secret, from_wire
-from gateway.family import CHANNEL_VARIABLE, EXIT_ADDRESS, EXIT_FAILED
+from gateway.config import Config, from_wire, secrets_of
+from gateway.family import CHANNEL_VARIABLE, EXIT_ADDRESS, EXIT_FAILED, ONE_SIGNAL
 from gateway.metrics import Exposition, Metrics
 
 logger = logging.getLogger(__name__)
@@ -127,12 +126,13 @@ class _Life:
         self._stop_asked = asyncio.Event()
         self._hurry_asked = asyncio.Event()
         self._grace = config.grace
+        self._asked_at = 0.0
         self._draining: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._ask, None)
+            loop.add_signal_handler(number, self._signalled)
         if self._channel:
             self._channel.watch(self._told)
         start = asyncio.create_task(self._start())
@@ -157,7 +157,7 @@ class _Life:
                 report["metrics"] = await self._exposition.start()
             except OSError as error:
                 raise StartError(cannot_listen("metrics", "", error), EXIT_ADDRESS) from None
-        logger.info("ready: %s", json.dumps(report))
+        logger.info("ready: %s", json.dumps({k: v for k, v in report.items() if k != "reach"}))
         if self._channel:
             self._channel.send({"ready": report})
 
@@ -190,11 +190,20 @@ class _Life:
         elif "drain" in message and self._draining is None:
             self._draining = asyncio.create_task(self._part.drain(float(message["drain"])))
 
-    def _ask(self, grace: float | None) -> None:
-        if self._stop_asked.is_set():
+    def _signalled(self) -> None:
+        now = time.monotonic()
+        if self._stop_asked.is_set() and now - self._asked_at > ONE_SIGNAL:
             self._hurry_asked.set()
-        elif grace is not None:
-            self._grace = grace
+        self._ask(None)
+
+    def _ask(self, grace: float | None) -> None:
+        """Stop within `grace` seconds, or those of the configuration; 0: at once, also where it
+        stops already."""
+        if not self._stop_asked.is_set():
+            self._asked_at = time.monotonic()
+            self._grace = self._grace if grace is None else grace
+        elif grace is not None and grace <= HURRY_GRACE:
+            self._hurry_asked.set()
         self._stop_asked.set()
 
 
@@ -263,16 +272,3 @@ def _report(channel: Channel | None, message: str, code: int) -> None:
         channel.send({"error": message, "code": code})
     else:
         sys.stderr.write(f"a2a-gateway: {message}\n")
-
-
-def secrets_of(value: Any) -> list[str]:
-    """Every secret of a configuration, for the logs to leave out."""
-    if isinstance(value, Secret):
-        return [value.reveal()]
-    if is_dataclass(value):
-        value = [getattr(value, field.name) for field in fields(value)]
-    elif isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, tuple | list):
-        return []
-    return [secret for item in value for secret in secrets_of(item)]

@@ -302,11 +302,17 @@ class CoreClient:
         except TimeoutError:
             pass
 
+    async def locate(self) -> tuple[str, bytes]:
+        """The core's address, and the secret that it wants; asked for each link. May raise a
+        `LinkError`."""
+        return self._address, self._secret
+
     async def _connect(self) -> CoreLink:
+        self._address, secret = await self.locate()
         return await connect(
             self._address,
             door=self._door,
-            secret=self._secret,
+            secret=secret,
             credentials=self._credentials,
             interfaces=self._interfaces,
             options=self.options,

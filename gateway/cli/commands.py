@@ -3,6 +3,7 @@
 import click
 
 from gateway.cli import running
+from gateway.cli.stdio import stdio
 
 
 @click.group(
@@ -14,5 +15,5 @@ def cli() -> None:
     """One agent behind every A2A door."""
 
 
-for command in (running.serve, running.core, running.adapter):
+for command in (running.serve, running.core, running.adapter, stdio):
     cli.add_command(command)

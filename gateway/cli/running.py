@@ -84,7 +84,14 @@ def configured(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def load_config(file: Path | None, transports: Sequence[str] = (), **flags: str | None) -> "Config":
+def load_config(
+    file: Path | None,
+    flags: Mapping[str, str | None],
+    transports: Sequence[str] = (),
+    *,
+    has_doors: bool = True,
+    told: Callable[[Path], None] = lambda state_dir: None,
+) -> "Config":
     """One configuration of all sources; ends the program with exit code 2 where it is wrong."""
     from gateway.config import ConfigError, load
 
@@ -94,7 +101,7 @@ def load_config(file: Path | None, transports: Sequence[str] = (), **flags: str 
         for name, value in flags.items()
     }
     try:
-        return load(file, flags=named, transports=transports)
+        return load(file, flags=named, transports=transports, has_doors=has_doors, told=told)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"a2a-gateway: {problem}", err=True)
@@ -116,7 +123,7 @@ def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> 
     from gateway.config import to_wire
     from gateway.supervisor import become
 
-    config = load_config(file, transports, **flags)
+    config = load_config(file, flags, transports)
     need_agent(config)
     become(to_wire(config))
 
@@ -126,7 +133,13 @@ def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> 
 def core(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
     """Run the core alone: the agent, the store and the native gRPC listener. Adapters join it by
     the link, a socket in the state directory unless link.address says otherwise."""
-    config = load_config(file, transports, **flags)
+    for name in transports:
+        if (door := name.partition("=")[0]) != "grpc":
+            raise click.UsageError(
+                f"--transport {door}: the core opens grpc alone; open {door} by: "
+                f"a2a-gateway adapter {name}"
+            )
+    config = load_config(file, flags, transports)
     need_agent(config)
     from gateway.core import run
 
@@ -138,7 +151,7 @@ def core(file: Path | None, transports: Sequence[str], **flags: str | None) -> N
 @configured("state_dir", "log_level")
 def adapter(names: Sequence[str], file: Path | None, **flags: str | None) -> None:
     """Run the doors NAME... in one process, in front of a core that runs elsewhere."""
-    config = load_config(file, names, **flags)
+    config = load_config(file, flags, names)
     if config.transports.grpc is not None:
         raise click.UsageError("grpc is the core's own door; open it by: a2a-gateway core")
     from transports.process import run

@@ -20,7 +20,7 @@ from gateway.config.model import (
     section,
 )
 from gateway.config.values import Address, Secret
-from gateway.config.wire import from_plain, from_wire, to_wire
+from gateway.config.wire import from_plain, from_wire, secrets_of, to_wire
 
 __all__ = [
     "Access",
@@ -44,6 +44,7 @@ __all__ = [
     "from_plain",
     "from_wire",
     "load",
+    "secrets_of",
     "section",
     "to_wire",
 ]

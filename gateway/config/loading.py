@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ DAY = 86400.0
 LONGEST_SOCKET_PATH = 100
 """Bytes; the system allows 107."""
 
+NO_DOORS: Tree = {CORES_OWN: None}
+
 
 class ConfigError(Exception):
     """The configuration is wrong; one line for each problem."""
@@ -49,9 +51,13 @@ def load(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, tuple[str, Any]] | None = None,
     transports: Sequence[str] = (),
+    has_doors: bool = True,
+    told: Callable[[Path], None] = lambda state_dir: None,
 ) -> Config:
     """Read and validate. `transports` are the values of --transport, `NAME` or `NAME=ADDRESS`:
-    where there are any, those doors open and no other. Raises `ConfigError`."""
+    where there are any, those doors open and no other; without `has_doors` none opens, whatever
+    the sources say. `told` gets the state directory as soon as it is known, which is well before
+    all is checked. Raises `ConfigError`."""
     environment = os.environ if environment is None else environment
     try:
         if file is None and environment.get(FILE_VARIABLE):
@@ -62,13 +68,17 @@ def load(
         tree: Tree = {}
         for source in sources:
             tree = merge(tree, source.tree)
-        tree = choose(tree, transports)
+        tree = choose(tree, transports) if has_doors else {**tree, "transports": NO_DOORS}
         _read_card(tree)
     except SourceError as error:
         raise ConfigError([str(error)]) from None
     _fill_defaults(tree, environment)
+    told(Path(tree["state_dir"]))
     config = _validate(tree, Origin(sources, bool(transports)))
-    if problems := [*_refuse_open_doors(config), *_refuse_metrics(config)]:
+    problems = [*_refuse_open_link(config)]
+    if has_doors:
+        problems += [*_refuse_open_doors(config), *_refuse_metrics(config)]
+    if problems:
         raise ConfigError(problems)
     return config
 
@@ -127,13 +137,16 @@ def _validate(tree: Tree, origin: Origin) -> Config:
     return replace(config, transports=replace(config.transports, others=sections))
 
 
-def _refuse_open_doors(config: Config) -> Iterator[str]:
-    doors = {CORES_OWN: config.transports.grpc, **config.transports.others}
+def _refuse_open_link(config: Config) -> Iterator[str]:
     if not Address.parse(config.link.address).is_local:
         yield (
             f"link.address: {config.link.address} can be reached from other machines, and the link "
             "is not encrypted; use a Unix socket, or 127.0.0.1"
         )
+
+
+def _refuse_open_doors(config: Config) -> Iterator[str]:
+    doors = {CORES_OWN: config.transports.grpc, **config.transports.others}
     if not any(door is not None for door in doors.values()):
         yield "transports: every door is off; name one, such as --transport http=127.0.0.1:41242"
     if config.access.is_configured or config.access.allow_anonymous:

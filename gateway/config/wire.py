@@ -22,6 +22,19 @@ def to_wire(config: Config) -> str:
     return json.dumps(_plain(config), separators=(",", ":"))
 
 
+def secrets_of(value: Any) -> list[str]:
+    """Every secret of a configuration, for the logs to leave out."""
+    if isinstance(value, Secret):
+        return [value.reveal()]
+    if is_dataclass(value):
+        value = [getattr(value, f.name) for f in fields(value)]
+    elif isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [secret for item in value for secret in secrets_of(item)]
+    return []
+
+
 def from_wire(text: str) -> Config:
     """Back from `to_wire`."""
     config = _build(Config, json.loads(text))
