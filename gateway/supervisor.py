@@ -19,7 +19,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn
 
-from gateway.family import CHANNEL_VARIABLE, EXIT_DYING, EXIT_FAILED, adapter_name
+from gateway.family import (
+    CHANNEL_VARIABLE,
+    EXIT_DYING,
+    EXIT_FAILED,
+    ONE_SIGNAL,
+    adapter_name,
+)
 from gateway.lock import LOCK_VARIABLE, open_lock
 
 READY_LIMIT = 60.0
@@ -154,6 +160,7 @@ class Supervisor:
         self._adapters = adapters
         self._is_announced = False
         self._stop_at: float | None = None
+        self._signalled_at = 0.0
         self._is_hurried = False
         self._core_is_told = False
         self._exit_code = 0
@@ -195,8 +202,9 @@ class Supervisor:
         numbers = reading.recv(4096)
         if any(n in numbers for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
             if self._stop_at is None:
+                self._signalled_at = time.monotonic()
                 self._stop()
-            else:
+            elif time.monotonic() - self._signalled_at > ONE_SIGNAL:
                 self._hurry()
         if signal.SIGCHLD in numbers:
             for child in self._children:

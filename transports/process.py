@@ -147,7 +147,7 @@ class Adapter:
         """How each door is reached; a door need not say it."""
         example = Example.of(self._config)
         doors = self._doors.items()
-        return {name: list(d.reach(example)) for name, d in doors if hasattr(d, "reach")}
+        return {name: list(d.reach(example)) for name, d in doors if getattr(d, "reach", None)}
 
     async def drain(self, grace: float) -> None:
         """Nothing: `stop` lets calls end by itself."""

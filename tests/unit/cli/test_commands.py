@@ -104,6 +104,13 @@ class TestUsage:
         """The native door is the core's."""
         assert "a2a-gateway core" in fails("adapter", "grpc", folder=tmp_path, code=2)
 
+    def test_core_opens_no_other_door(self, tmp_path: Path) -> None:
+        """It says who does, instead of opening nothing."""
+        errors = fails(
+            "core", "--agent", "demo", "--transport", "http=127.0.0.1:0", folder=tmp_path, code=2
+        )
+        assert "open http by: a2a-gateway adapter http=127.0.0.1:0" in errors
+
     def test_store(self, tmp_path: Path) -> None:
         """An unknown kind of store."""
         errors = fails("serve", "--agent", "demo", "--store", "mem:", folder=tmp_path, code=2)

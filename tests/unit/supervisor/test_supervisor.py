@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.config import load, to_wire
+from gateway.family import ONE_SIGNAL
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT = 20.0
@@ -111,16 +112,32 @@ def test_other_signals_stop_as_well(supervised: Start, number: signal.Signals) -
 
 
 def test_second_signal_hurries(supervised: Start) -> None:
-    """A second signal cuts the grace short."""
+    """A second signal cuts the grace short; one right after the first is the same one, delivered
+    twice, as by a process group and by whoever started the supervisor."""
     one = supervised(adapter="slow", grace=60.0)
     one.ready()
+    started = time.monotonic()
     one.process.send_signal(signal.SIGTERM)
     one.wait_for("adapter stop 60")
-    started = time.monotonic()
+    one.process.send_signal(signal.SIGTERM)
+    time.sleep(ONE_SIGNAL + 0.1)
+    assert "adapter stop 0" not in one.trace()
     one.process.send_signal(signal.SIGTERM)
     one.end()
     assert time.monotonic() - started < 10
     assert "adapter stop 0" in one.trace()
+
+
+def test_a_signal_to_all_processes_is_no_haste(supervised: Start) -> None:
+    """As a service manager sends it to a whole control group: the grace holds."""
+    one = supervised(adapter="slow", core="slow", grace=1.5)
+    one.ready()
+    for pid in one.pids().values():
+        os.kill(pid, signal.SIGTERM)
+    one.process.send_signal(signal.SIGTERM)
+    code, errors = one.end()
+    assert code == 0, errors
+    assert not any(line.endswith("stop 0") for line in one.trace())
 
 
 def test_kills_what_does_not_end(supervised: Start) -> None:
