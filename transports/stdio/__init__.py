@@ -3,3 +3,6 @@
 `streams` reads and writes descriptors, `server` answers at this end, `client` starts a program and
 calls it. Unlike the other doors it is not opened by `serve`: the client starts the process.
 """
+
+BINDING = "https://a2a-gateway.dev/bindings/stdio/v1"
+"""The URI of the binding, in cards and in the answer to `$/initialize`."""

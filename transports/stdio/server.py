@@ -19,16 +19,17 @@ import uvloop
 from gateway import logs
 from gateway.call import Peer
 from gateway.config import Config, secrets_of
+from gateway.family import ONE_SIGNAL
 from gateway.link.frames import LinkError, LinkRefusedError
 from gateway.pb import AgentInterface
 from transports.core import CoreClient, LinkOptions
 from transports.session.carrier import ByteSession
 from transports.session.server import Options
+from transports.stdio import BINDING
 from transports.stdio.streams import Input, Output
 
 logger = logging.getLogger(__name__)
 
-BINDING = "https://a2a-gateway.dev/bindings/stdio/v1"
 URL = "stdio:"
 START_LIMIT = 90.0
 WAIT_LIMIT = 15.0
@@ -82,12 +83,16 @@ class StdioServer:
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._deadline = 0.0
+        self._asked_at = 0.0
 
     def ask_to_stop(self) -> None:
         """End in order; asked a second time, at once."""
-        if self._stopping.is_set():
+        now = asyncio.get_running_loop().time()
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._asked_at = now
+        elif now - self._asked_at > ONE_SIGNAL:
             self._hurrying.set()
-        self._stopping.set()
 
     async def run(self) -> None:
         """Until the client ends it, or is gone, or the process is told to stop. Raises a
