@@ -37,6 +37,10 @@ _ID_RULE = f"must be 1 to {MAX_ID_LENGTH} letters, digits or any of _ . : -"
 _FIRST_SECOND = -62_135_596_800
 _LAST_SECOND = 253_402_300_799
 
+TASKS = "tasks"
+"""As a tenant: REST could not tell its list, `/tasks/tasks`, from a task (the proto's bindings); it
+is refused at every door alike."""
+
 Violations = list[tuple[str, str]]
 
 
@@ -52,6 +56,8 @@ def check_tenant(tenant: str) -> None:
         raise ValidationError(
             ("tenant", f"must be at most {MAX_TENANT_LENGTH} printable characters")
         )
+    if tenant == TASKS:
+        raise ValidationError(("tenant", f"must not be {TASKS!r}; choose another name"))
 
 
 def check_size(size: int, limit: int) -> None:
