@@ -308,6 +308,11 @@ def _check_extensions(card: AgentCard) -> None:
             )
 
 
+def missing_fields(card: AgentCard) -> list[str]:
+    """Paths of the fields that A2A requires of a card and that are empty."""
+    return _missing(card, "", frozenset())
+
+
 def _missing(message: ProtoMessage, place: str, ignored: frozenset[str]) -> list[str]:
     """Paths of the REQUIRED fields that are empty (A2A 5.7), from the proto's annotations."""
     found: list[str] = []

@@ -13,12 +13,14 @@ from typing import Any
 
 from gateway.errors import Failure
 from gateway.pb import ProtoMessage
-from transports.connection import Connection
+from transports.connection import Connection, Way
 from transports.wire import (
+    Cards,
     Client,
     ConnectError,
     Credentials,
     Events,
+    Kept,
     Options,
     Tls,
     UnreachableError,
@@ -102,15 +104,18 @@ def error_object(failure: Failure) -> dict[str, Any]:
 __all__ = [
     "FORMS",
     "SCHEMES",
+    "Cards",
     "Client",
     "ConnectError",
     "Connection",
     "Credentials",
     "Events",
+    "Kept",
     "Options",
     "Tls",
     "UnreachableError",
     "UrlError",
+    "Way",
     "connect",
     "error_object",
     "schemes",

@@ -8,7 +8,7 @@ entry of the card where one cannot be reached (5.2).
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.call import IDEMPOTENCY_KEY, VERSION
@@ -66,6 +66,10 @@ class Connection:
     def metadata(self) -> dict[str, str]:
         """What came beside the last unary answer."""
         return self._client.metadata if self._client is not None else {}
+
+    def only(self, way: Way) -> "Connection":
+        """Another connection, by this one of the ways alone; calls are not repeated."""
+        return Connection([way], replace(self._options, patience=0.0), self.card)
 
     async def aclose(self) -> None:
         """Let go of the connection."""

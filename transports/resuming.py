@@ -9,7 +9,7 @@ task as it stands, and so does what the caller gets: a Task event stands for all
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from gateway.pb import (
     SubscribeToTaskRequest,
     Task,
 )
-from transports.wire import Client, Events, UnreachableError
+from transports.wire import Client, Events, Told, UnreachableError
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
@@ -40,9 +40,6 @@ READS = frozenset(
         "GetExtendedAgentCard",
     }
 )
-
-Told = Callable[[Failure, float], None]
-"""Told the failure and the seconds until the next attempt."""
 
 
 class Patience:

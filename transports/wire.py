@@ -4,10 +4,10 @@ Neutral ground between `transports.client`, which chooses a wire, and the wires'
 """
 
 import base64
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.call import AUTHORIZATION
 from gateway.errors import BY_REASON, Failure, FailureError
@@ -47,6 +47,32 @@ class Client(Protocol):
 
     async def aclose(self) -> None:
         """Let go of the connection."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """An agent card as it came."""
+
+    url: str
+    """Of the card."""
+    body: bytes
+    tag: str = ""
+    fresh_until: float = 0.0
+    """Seconds since the epoch."""
+
+
+class Cards(Protocol):
+    """Where cards are kept."""
+
+    def load(self, url: str) -> Kept | None:
+        """What was kept for the URL of an agent."""
+
+    def save(self, url: str, kept: Kept) -> None:
+        """Keep it."""
+
+
+Told = Callable[[Failure, float], None]
+"""Told, each time before something is tried again, the failure and the seconds until then."""
 
 
 class UrlError(ValueError):
@@ -126,10 +152,9 @@ class Options:
     """Seconds without any progress for which a broken call is taken up again; 0: not at all."""
     has_keys: bool = True
     """Whether each send gets an idempotency key, so that it can be repeated."""
-    cards: Any = None
-    """Where cards are kept between calls: a `transports.http.discovery.Cards`."""
-    told: Any = None
-    """Called with the failure and the pause, each time before something is tried again."""
+    cards: Cards | None = None
+    """Where cards are kept between connections."""
+    told: Told | None = None
 
 
 def _key_header(card: AgentCard | None) -> str:

@@ -3,6 +3,7 @@
 import click
 
 from gateway.cli import running
+from gateway.cli.client.commands import COMMANDS as CLIENT_COMMANDS
 from gateway.cli.stdio import stdio
 
 
@@ -17,3 +18,5 @@ def cli() -> None:
 
 for command in (running.serve, running.core, running.adapter, stdio):
     cli.add_command(command)
+for client_command in CLIENT_COMMANDS:
+    cli.add_command(client_command)

@@ -6,6 +6,7 @@ back into the same `Failure` that the server rendered; answers that are no A2A a
 
 import asyncio
 import math
+import os
 import socket
 import ssl
 import sys
@@ -270,7 +271,9 @@ def connect_reason(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+            # asyncio puts the address into the text; names that are not found have numbers below 0
+            is_plain = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
+            return os.strerror(cause.errno) if is_plain and cause.errno else cause.strerror
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
 

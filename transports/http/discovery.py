@@ -7,7 +7,6 @@ costs a head only.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
@@ -16,32 +15,10 @@ from gateway.errors import ValidationError
 from gateway.pb import AgentCard
 from transports.http.client import connect_reason
 from transports.jsonrpc import codec
-from transports.wire import ConnectError, UnreachableError
+from transports.wire import Cards, ConnectError, Kept, UnreachableError
 
 PATH = "/.well-known/agent-card.json"
 MAX_CARD_BYTES = 4 << 20
-
-
-@dataclass(slots=True)
-class Kept:
-    """A card as it came."""
-
-    url: str
-    """Of the card."""
-    body: bytes
-    tag: str = ""
-    fresh_until: float = 0.0
-    """Seconds since the epoch."""
-
-
-class Cards(Protocol):
-    """Where cards are kept."""
-
-    def load(self, url: str) -> Kept | None:
-        """What was kept for the URL of an agent."""
-
-    def save(self, url: str, kept: Kept) -> None:
-        """Keep it."""
 
 
 @dataclass
@@ -164,6 +141,3 @@ def parse_card(body: bytes, place: str) -> AgentCard:
         hint = "; it may be of A2A 0.3, which is not spoken here" if b'"url"' in body else ""
         raise ConnectError(f"the agent card at {place} has no supportedInterfaces{hint}")
     return card
-
-
-__all__ = ["Cards", "CardsInMemory", "Kept", "parse_card", "places", "read_card"]

@@ -1,0 +1,1 @@
+"""The commands that talk to an agent, on the client library. Importing them loads click alone."""

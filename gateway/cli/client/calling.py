@@ -1,0 +1,83 @@
+"""Runs one command's coroutine on a connection, and turns whatever ends it into an exit code."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import click
+
+from gateway.cli.client import exits
+from gateway.cli.client.options import Settings
+from gateway.cli.client.output import Output, one_line
+from gateway.errors import Failure, FailureError
+from transports.client import (
+    ConnectError,
+    Connection,
+    Options,
+    UnreachableError,
+    UrlError,
+    connect,
+)
+
+Work = Callable[[Connection, Output], Awaitable[int]]
+
+
+def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = None) -> NoReturn:
+    """Connect, do the work, exit with its code. `left` says what an interruption leaves."""
+    # gRPC writes its own notes to stderr, which belongs to ours
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    output = Output(as_json=settings.as_json, is_quiet=settings.is_quiet)
+    options = settings.to_options(_teller(output))
+    warn_of_plain_text(settings, options, output)
+
+    async def main() -> int:
+        async with await connect(settings.url, options) as connection:
+            return await work(connection, output)
+
+    try:
+        code = asyncio.run(main())
+    except KeyboardInterrupt:
+        output.end_line()
+        if left is not None:
+            left(output)
+        code = exits.INTERRUPTED
+    except UrlError as error:
+        raise click.UsageError(str(error)) from None
+    except ConnectError as error:
+        output.error(f"a2a-gateway: {error}")
+        code = exits.UNREACHABLE
+    except FailureError as error:
+        code = report(error, settings, options, output)
+    sys.exit(code)
+
+
+def report(error: FailureError, settings: Settings, options: Options, output: Output) -> int:
+    """Say how a call failed and what to do; the exit code."""
+    output.failure(error.failure)
+    tried = exits.Circumstances(
+        settings.url, bool(options.credentials), isinstance(error, UnreachableError)
+    )
+    if hint := exits.advice(error.failure, tried):
+        output.hint(f"  {hint}")
+    return exits.of_failure(error.failure)
+
+
+def _teller(output: Output) -> Callable[[Failure, float], None]:
+    def told(failure: Failure, pause: float) -> None:
+        output.hint(f"{one_line(failure.message)}; trying again in {pause:.1f} s")
+
+    return told
+
+
+def warn_of_plain_text(settings: Settings, options: Options, output: Output) -> None:
+    """Credentials over an open network can be read on their way."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(settings.url)
+    if not options.credentials or parts.scheme.partition("+")[0] not in ("http", "grpc"):
+        return
+    host = parts.hostname or ""
+    if host and host != "localhost" and not host.startswith("127.") and host != "::1":
+        output.hint(f"warning: the credentials travel to {host} without encryption")
