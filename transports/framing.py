@@ -21,11 +21,11 @@ _MARK = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 
 # one that every client sends: nothing but the length
-_plain_header = re.compile(rb"(?i)content-length:[ \t]*([0-9]{1,15})[ \t]*\r\n\r\n")
+_plain_header = re.compile(rb"(?i)content-length:[ \t]{0,8}([0-9]{1,15})[ \t]{0,8}\r\n\r\n")
 _header_end = re.compile(rb"\n\r?\n")
 _field = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?")
 # A raw line end cannot stand in a JSON string: this is never found within a text on one line.
-_next_header = re.compile(rb"(?i)content-length:[ \t]*[0-9]{1,15}[ \t]*\r?\n")
+_next_header = re.compile(rb"(?i)content-length:[ \t]{0,8}[0-9]{1,15}[ \t]{0,8}\r?\n")
 _NEXT_HEADER_BYTES = 64
 """The longest that is looked for by the expression above."""
 _charset = re.compile(r"(?i);\s*charset\s*=\s*\"?([^\s;\"]*)")
@@ -205,15 +205,25 @@ class Decoder:
         end = _header_end.search(data, place, place + MAX_HEADER_BYTES)
         if end is None and size - place <= MAX_HEADER_BYTES:
             return -1 if place < size else size
-        length: int | str = f"the header is longer than {MAX_HEADER_BYTES} bytes"
-        if end is not None:
-            length = _read_fields(bytes(data[place : end.start()]))
+        if end is None:
+            return self._lose(
+                f"the header is longer than {MAX_HEADER_BYTES} bytes", place + 1, items
+            )
+        lines = bytes(data[place : end.start()]).split(b"\n")
+        fields = [_field.fullmatch(line) for line in lines]
+        if None in fields:
+            # a stray line; the header may begin behind it
+            return self._lose("a header line is not of the form `Name: value`", place + 1, items)
+        length = _read_fields([(f[1].lower(), f[2]) for f in fields if f is not None])
         if isinstance(length, str):
-            items.append(BadFrame(length))
-            self._is_lost = True
-            return place + 1
-        assert end is not None
+            return self._lose(length, end.end(), items)
         return self._begin_body(length, end.end(), size, items)
+
+    def _lose(self, reason: str, place: int, items: list[Item]) -> int:
+        """Nobody knows where the next frame begins: look for it from `place` on."""
+        items.append(BadFrame(reason))
+        self._is_lost = True
+        return place
 
     def _begin_body(self, length: int, place: int, size: int, items: list[Item]) -> int:
         if length <= self.limit:
@@ -225,14 +235,10 @@ class Decoder:
         return place + dropped
 
 
-def _read_fields(block: bytes) -> int | str:
+def _read_fields(fields: list[tuple[bytes, bytes]]) -> int | str:
     """The length that a header block tells, or what is wrong with it."""
     length: int | None = None
-    for line in block.split(b"\n"):
-        found = _field.fullmatch(line)
-        if found is None:
-            return "a header line is not of the form `Name: value`"
-        name, value = found[1].lower(), found[2]
+    for name, value in fields:
         if name == b"content-length":
             if not (value.isdigit() and len(value) <= 15) or length not in (None, int(value)):
                 return "Content-Length must be one whole number of bytes"
