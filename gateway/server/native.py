@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from gateway.call import EXTENSIONS, PARAMETER_PREFIXES, SERVICE_PARAMETERS, Call, Peer
 from gateway.errors import Failure, InvalidParamsError, UnavailableError, judge
 from gateway.pb import METHODS, SERVICE_NAME, Method, ProtoMessage
+from gateway.server.gathering import Gathering
 from gateway.store import LogEvent
 
 DOOR = "grpc"
@@ -52,6 +53,7 @@ class NativeDoor:
         self._service = service
         self._stall = stall
         self._names = SERVICE_PARAMETERS | set(service.credential_names)
+        self._gathering = Gathering()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve A2AService on this server's listeners."""
@@ -67,10 +69,12 @@ class NativeDoor:
         )
 
     def _unary(self, method: Method) -> _Handler:
-        service, name = self._service, method.name
+        service, name, gathering = self._service, method.name, self._gathering
 
         async def handle(raw: bytes, context: Any) -> bytes:
             try:
+                if (group := gathering.enter()) is not None:
+                    await group
                 call = self._call(context)
                 response = await service.unary(name, _parse(method, raw), call, raw)
                 await _accept(context, call)
@@ -86,11 +90,13 @@ class NativeDoor:
         return handle
 
     def _stream(self, method: Method) -> _Handler:
-        service, name = self._service, method.name
+        service, name, gathering = self._service, method.name, self._gathering
 
         async def handle(raw: bytes, context: Any) -> None:
             events: Any = None
             try:
+                if (group := gathering.enter()) is not None:
+                    await group
                 call = self._call(context)
                 events = service.stream(name, _parse(method, raw), call, raw)
                 is_accepted = False
