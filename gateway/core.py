@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.access import Access, AccessError, from_config
-from gateway.agents import Agent, AgentError
+from gateway.agents import Agent, AgentError, ProposingAgent
 from gateway.agents.command.options import CommandOptions
 from gateway.agents.home import home_of
 from gateway.agents.kinds import Settings, card_name
@@ -30,7 +30,7 @@ from gateway.family import EXIT_ADDRESS, EXIT_AGENT, EXIT_FAILED, EXIT_STATE, EX
 from gateway.link.server import LinkLimits, LinkServer
 from gateway.link.stream import StreamListener
 from gateway.metrics import Metrics
-from gateway.pb import TaskState
+from gateway.pb import AgentInterface, TaskState
 from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
@@ -68,6 +68,9 @@ class Core:
         self._monitor: Monitor | None = None
         self._watchdog: Watchdog | None = None
         self._draining: asyncio.Task[None] | None = None
+        self._places: dict[str, list[str]] = {}
+        """Where it can be reached, for those who find the state directory held."""
+        self._is_leaving = False
 
     async def start(self) -> Mapping[str, Any]:
         """Open the store, start the agent, listen. Raises `StartError`."""
@@ -93,7 +96,7 @@ class Core:
         card = Card(
             CardOptions(
                 source=config.card,
-                defaults=proposed_card(config.agent.spec),
+                defaults=await self._proposed_card(agent),
                 name=card_name(config.agent.spec),
             ),
             self._access,
@@ -122,7 +125,8 @@ class Core:
         addresses = await self._serve_public(card)
         self._monitor = Monitor(self._runtime.store.ping, self._tell_ready)
         await self._monitor.start()
-        self._state_dir.describe([f"grpc {address}" for address in addresses])
+        self._places["grpc"] = [f"grpc {address}" for address in addresses]
+        self._describe()
         self._invite()
         if self._public is None:
             return {}
@@ -155,6 +159,13 @@ class Core:
             settings=agent_settings(config),
         )
 
+    async def _proposed_card(self, agent: Agent) -> Mapping[str, Any]:
+        if isinstance(agent, ProposingAgent):
+            # only the process in which the agent is loaded knows
+            await agent.start()
+            return agent.card
+        return proposed_card(self._config.agent.spec)
+
     def _open_store(self) -> Store:
         try:
             return open_store(self._config.store)
@@ -184,7 +195,7 @@ class Core:
                 calls_per_link=limits.calls_per_link,
                 calls=limits.calls,
             ),
-            on_interfaces=card.set_interfaces,
+            on_interfaces=lambda link, found: self._set_interfaces(card, link, found),
             on_ping=self._metrics.link_answered,
         )
         if address.is_unix:
@@ -216,6 +227,18 @@ class Core:
             text = cannot_listen(door, str(error.filename or ""), error)
             raise StartError(text, EXIT_ADDRESS) from None
 
+    def _set_interfaces(self, card: Card, link: str, interfaces: list[AgentInterface]) -> None:
+        """A link tells where its doors listen."""
+        card.set_interfaces(link, interfaces)
+        self._places.pop(link, None)
+        if interfaces:
+            self._places[link] = sorted({interface.url.rstrip("/") for interface in interfaces})
+        self._describe()
+
+    def _describe(self) -> None:
+        places = [place for found in self._places.values() for place in found]
+        self._state_dir.describe(places, is_leaving=self._is_leaving)
+
     def _invite(self) -> None:
         """Let `a2a-gateway stdio` find this core; where it cannot, all else works."""
         config = self._config
@@ -244,7 +267,8 @@ class Core:
     async def drain(self, grace: float) -> None:
         """Close the native listener, and let calls end: those on links, too, once adapters have
         handed over what they had taken."""
-        self._state_dir.describe((), is_leaving=True)
+        self._is_leaving = True
+        self._describe()
         if self._public:
             await self._public.drain()
         if self._service and self._draining is None:
@@ -257,7 +281,8 @@ class Core:
     async def stop(self, grace: float) -> None:
         """Let calls end, then turns that nobody waits for, then close the store."""
         end = time.monotonic() + grace
-        self._state_dir.describe((), is_leaving=True)
+        self._is_leaving = True
+        self._describe()
 
         def left() -> float:
             return max(0.0, end - time.monotonic())
@@ -306,6 +331,9 @@ def agent_settings(config: Config) -> Settings:
     command = config.agent.command
     return Settings(
         cancel_timeout=config.agent.cancel_timeout,
+        message_bytes=config.limits.message_bytes,
+        context_idle=config.contexts.idle_timeout,
+        watchdog=config.agent.watchdog,
         command=CommandOptions(
             is_events=command.output == "events",
             ask_code=command.ask_code,

@@ -76,6 +76,7 @@ def test_a_state_directory_that_is_in_use(tmp_path: Path) -> None:
         assert code == STATE_TAKEN
         assert f"process {gateway.pid('core')}, which listens on grpc" in text
         assert gateway.addresses.grpc in text
+        assert gateway.addresses.http in text
         run(back(gateway))
 
 
