@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -63,7 +64,7 @@ class Keeper:
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
     ) -> None:
-        self._program = {
+        self._program: dict[str, Any] = {
             "argv": list(argv),
             "environment": dict(environment),
             "directory": directory,
@@ -74,27 +75,26 @@ class Keeper:
         self._socket: socket.socket | None = None
         self._buffer = b""
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
-        self._ready: asyncio.Future[None] | None = None
+        self._ready = asyncio.Event()
+        """The process has begun, or is gone."""
         self._gone = asyncio.Event()
         self._reaping: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the process. Raises `AgentError`."""
+        self._program["open_files"] = raise_open_files()
         self._spawn()
-        assert self._ready
         try:
             async with asyncio.timeout(START_SECONDS):
-                await self._ready
+                await self._ready.wait()
         except TimeoutError:
             await self.stop()
-            raise AgentError(
-                f"the process that keeps programs did not start within {START_SECONDS:g} s"
-            ) from None
+        if self._socket is None:
+            raise AgentError(f"the process that starts programs does not run ({sys.executable})")
 
     async def stop(self) -> None:
         """End all programs and the process."""
         if self._socket is not None:
-            pid = self._pid
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
             try:
@@ -102,16 +102,21 @@ class Keeper:
                     await self._gone.wait()
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(self._pid, signal.SIGKILL)
+            finally:
                 self._lose()
-        while self._reaping:
+        if self._reaping:
             await asyncio.wait(self._reaping)
 
     def launch(self, variables: Mapping[str, str], descriptors: tuple[int, int, int]) -> Program:
         """Start the program with these variables more, and these descriptors as its stdin, stdout
         and stderr, which are closed here. A failure shows in `ended`."""
         if self._socket is None:
-            self._spawn()
+            try:
+                self._spawn()
+            except AgentError:
+                _close(descriptors)
+                raise
         self._numbers += 1
         program = self._programs[self._numbers] = Program(self, self._numbers)
         self.order({"run": program.number, "environment": dict(variables)}, descriptors)
@@ -137,7 +142,7 @@ class Keeper:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self._ready = loop.create_future()
+        self._ready.clear()
         self._gone.clear()
         try:
             # exec, never fork: gRPC may be loaded
@@ -202,8 +207,7 @@ class Keeper:
 
     def _hear(self, line: dict[str, Any]) -> None:
         if "ready" in line:
-            if self._ready and not self._ready.done():
-                self._ready.set_result(None)
+            self._ready.set()
             return
         number = line.get("started") or line.get("failed") or line.get("ended") or 0
         program = self._programs.get(number)
@@ -223,12 +227,11 @@ class Keeper:
         loop.remove_writer(self._socket)
         self._socket.close()
         self._socket = None
+        self._ready.set()
         self._gone.set()
         for _, descriptors in self._unsent:
             _close(descriptors)
         self._unsent.clear()
-        if self._ready and not self._ready.done():
-            self._ready.set_exception(AgentError("the process that keeps programs has ended"))
         for program in self._programs.values():
             if not program.ended.done():
                 _kill_group(program.pid)
@@ -237,6 +240,15 @@ class Keeper:
         task = loop.create_task(_reap(self._pid))
         self._reaping.add(task)
         task.add_done_callback(self._reaping.discard)
+
+
+def raise_open_files() -> int:
+    """Allow this process as many open files as it may have: each program takes three. Gives what
+    was allowed before, which programs are better off with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS has a limit below the hard one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
 
 
 async def _reap(pid: int) -> None:

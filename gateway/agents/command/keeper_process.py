@@ -8,7 +8,7 @@ file, `python -I -S keeper_process.py`, with a socket as descriptor 0.
 Lines of JSON come and go on the socket; the descriptors of a program's stdin, stdout and stderr
 come with the line that starts it:
 
-    in    {"argv": [..], "environment": {..}, "directory": ..}    first
+    in    {"argv": [..], "environment": {..}, "directory": .., "open_files": 1024}    first
           {"run": 1, "environment": {..}}                         start the program once
           {"end": 1, "after": 2.0}      SIGTERM to its group, SIGKILL after so many seconds
           {"release": 1}                SIGKILL to what is left of its group; forget it
@@ -22,7 +22,7 @@ Rules:
    children too, and a terminal's signals reach none of them.
 2. A program that has ended stays a zombie until it is released: as long as that the number of its
    group cannot belong to anybody else.
-3. When the socket closes, the core has gone: all groups get SIGTERM, and SIGKILL a second later.
+3. When the socket closes, the core has gone: all groups get SIGTERM, and SIGKILL soon after.
    Where there are subreapers (Linux), so do processes that had left their group.
 4. If this process itself is killed, its programs get SIGKILL (Linux), and the core, which knows
    their groups, does the rest.
@@ -32,6 +32,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -41,7 +42,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LAST_SECONDS = 1.0
+LAST_SECONDS = 0.5
 """For programs to end after SIGTERM, when the core has gone."""
 MOST_DESCRIPTORS = 16
 """Of one read; each line brings three at most."""
@@ -156,6 +157,7 @@ class KeeperProcess:
             self._start(line["run"], line["environment"], given)
         elif "argv" in line:
             self._program = line
+            _limit_open_files(line["open_files"])
         elif run := self._runs.get(line.get("end") or line.get("release") or 0):
             if "end" in line:
                 self._end(run, line["after"])
@@ -197,7 +199,8 @@ class KeeperProcess:
             return
         if run.kill_at is None:
             run.signal(signal.SIGTERM)
-        run.kill_at = time.monotonic() + after
+        kill_at = time.monotonic() + after
+        run.kill_at = kill_at if run.kill_at is None else min(run.kill_at, kill_at)
 
     def _release(self, run: Run) -> None:
         run.signal(signal.SIGKILL)
@@ -240,6 +243,13 @@ def _find_prctl() -> Callable[..., int] | None:
         return None
     function: Callable[..., int] = ctypes.CDLL(None).prctl
     return function
+
+
+def _limit_open_files(number: int) -> None:
+    """As it was before the core allowed itself more: programs inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
 
 
 def _end_the_adopted() -> None:

@@ -78,7 +78,7 @@ class EventOutput:
     """Events, one `StreamResponse` in ProtoJSON a line; empty lines are skipped."""
 
     def __init__(self, turn: Turn) -> None:
-        self._writer = Writer(turn, shows_work=False)
+        self._writer = Writer(turn, shows_work=True)
         self._pieces: list[bytes] = []
         """Of a line whose end has not come."""
         self._count = 0

@@ -147,9 +147,7 @@ class Pipes:
     """All three. `theirs` are the program's ends, for whoever starts it, and closes them."""
 
     def __init__(self, data: bytes, told: Callable[[bytes], None]):
-        theirs, stdin = os.pipe()
-        stdout, out = os.pipe()
-        stderr, errors = os.pipe()
+        (theirs, stdin), (stdout, out), (stderr, errors) = _pipes(3)
         self.theirs = (theirs, out, errors)
         self.input = Input(stdin, data)
         self.output = Output(stdout)
@@ -162,3 +160,16 @@ class Pipes:
         self.input.close()
         self.output.close()
         self.errors.close()
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """All of them, or an error and none."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+    except OSError:
+        for descriptor in (end for pipe in made for end in pipe):
+            os.close(descriptor)
+        raise
+    return made
