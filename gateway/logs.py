@@ -126,8 +126,18 @@ def _stamp(created: float) -> str:
     return f"{whole}.{int(created % 1 * 1000):03d}Z"
 
 
+_settings = ("info", "text")
+
+
+def settings() -> tuple[str, str]:
+    """Level and format, as `setup` was told; for processes that this one starts."""
+    return _settings
+
+
 def setup(level: str, form: str, process: str) -> None:
     """Send the lines of this process, named `process` in each, to stderr."""
+    global _settings
+    _settings = (level, form)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(process) if form == "json" else TextFormatter(process))
     root = logging.getLogger()

@@ -2,8 +2,9 @@
 is one thing to the runtime: `run` starts a turn, events come out by `Turn.emit`, `cancel`
 reaches a running turn."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.call import Call
 from gateway.pb import Event, SendMessageRequest, Task
@@ -57,6 +58,16 @@ class Agent(Protocol):
     async def cancel(self, turn: Turn) -> None:
         """Called when the task of a turn is cancelled, once `run` has been cancelled too. May
         emit. Also called for an interrupted task, whose last turn has ended."""
+
+
+@runtime_checkable
+class ProposingAgent(Agent, Protocol):
+    """An agent that is loaded elsewhere, and brings from there what its module proposes."""
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """Fields of the agent card, known once the agent has started. `start` may be called
+        again then, and does nothing."""
 
 
 class AgentError(Exception):

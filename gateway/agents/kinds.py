@@ -25,6 +25,10 @@ class Settings:
     """Lower-case metadata names that carry credentials, which agents do not get to see."""
     message_bytes: int = 16 << 20
     """Of one message to the agent, and of one event."""
+    context_idle: float = 3600.0
+    """Seconds after which the memory of a context is dropped by the process that keeps it."""
+    watchdog: float = 1.0
+    """A loop of the agent's own that is blocked for longer is reported."""
     command: CommandOptions = field(default_factory=CommandOptions)
 
 

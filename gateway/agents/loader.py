@@ -27,7 +27,7 @@ from gateway.pb import AgentCard
 BUILT_IN = {"demo": "gateway.agents.demo:agent"}
 DEFAULT_NAMES = ("agent", "executor")
 """What `--agent module` looks for, before a lone AgentExecutor class."""
-ISOLATIONS = ("loop", "thread")
+ISOLATIONS = ("loop", "thread", "process")
 
 _AGENT_METHODS = ("start", "stop", "run", "cancel")
 _KINDS = (
@@ -47,18 +47,22 @@ def load(
     """The agent that `spec` names, not started. Raises `AgentError`.
 
     `name` is for logs, by default the spec. `secret_names` are lower-case metadata names that
-    carry credentials, which executors do not get to see. `settings` are for agents that are not
-    imported; those run elsewhere, whatever the isolation.
+    carry credentials, which executors do not get to see. `settings` are for agents that run in
+    other processes; those that are not imported do so whatever the isolation.
     """
     if isolation not in ISOLATIONS:
         hint = _did_you_mean(isolation, ISOLATIONS)
         raise AgentError(f"isolation {isolation!r} is not one of: {', '.join(ISOLATIONS)}{hint}")
     spec = spec.strip()
+    settings = replace(settings or kinds.Settings(), secret_names=frozenset(secret_names))
     kind, rest = kinds.find(spec)
     if kind is not None:
-        settings = replace(settings or kinds.Settings(), secret_names=frozenset(secret_names))
         return kind.make(rest, settings, name=name or kind.card_name(rest))
     module_name, attribute = _parse(BUILT_IN.get(spec, spec))
+    if isolation == "process":
+        from gateway.agents.process.agent import ProcessAgent
+
+        return ProcessAgent(spec, settings, name=name or spec)
     _extend_path()
     module = _import(module_name, spec)
     found = _get(module, attribute, spec) if attribute else _pick(module, spec)

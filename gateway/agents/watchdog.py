@@ -16,6 +16,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 LIMIT = 1.0
+ADVICE = "every door waits. Let the agent await, or run it with isolation: thread or process"
 
 
 class Watchdog:
@@ -27,12 +28,14 @@ class Watchdog:
         agent_name: str,
         limit: float,
         on_block: Callable[[float], None] | None,
+        advice: str = ADVICE,
     ):
         self._loop = loop
         self._agent_name = agent_name
         self._limit = limit
         self._interval = limit / 4
         self._on_block = on_block
+        self._advice = advice
         self._loop_thread = 0
         self._stamp = 0.0
         self._reported = 0.0
@@ -91,10 +94,11 @@ class Watchdog:
         frame = sys._current_frames().get(self._loop_thread)
         stack = "".join(traceback.format_stack(frame)) if frame else "(its thread is gone)\n"
         logger.warning(
-            "the event loop has been blocked for %.1f s, most likely by agent %s; every door "
-            "waits. Let the agent await, or run it with isolation: thread. The loop stands at:\n%s",
+            "the event loop has been blocked for %.1f s, most likely by agent %s; %s. The loop "
+            "stands at:\n%s",
             stood,
             self._agent_name,
+            self._advice,
             stack,
         )
 
@@ -104,9 +108,10 @@ def install(
     agent_name: str,
     limit: float = LIMIT,
     on_block: Callable[[float], None] | None = None,
+    advice: str = ADVICE,
 ) -> Watchdog:
     """Watch a loop; call from its thread. `on_block` gets the seconds of each blockage, on the
-    loop, after its end."""
-    watchdog = Watchdog(loop, agent_name, limit, on_block)
+    loop, after its end. `advice` says in the log what follows and what to do."""
+    watchdog = Watchdog(loop, agent_name, limit, on_block, advice)
     watchdog.start()
     return watchdog

@@ -1,4 +1,4 @@
-"""Agents behind the real runtime, in the core's loop and in a thread of their own."""
+"""Agents behind the real runtime, in the core's loop, in a thread and in a process of their own."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ from tests.conftest import run
 
 SCOPE = Scope("default", "", "anonymous")
 
-pytestmark = pytest.mark.parametrize("isolation", ["loop", "thread"])
+pytestmark = pytest.mark.parametrize("isolation", ["loop", "thread", "process"])
 
 
 @asynccontextmanager
