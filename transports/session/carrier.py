@@ -19,6 +19,8 @@ Read = Callable[[], Awaitable[bytes]]
 
 PIECE_BYTES = 512 * 1024
 """Written at once, at most."""
+SLICE = 64
+"""Frames that are taken before others have a turn."""
 
 
 class ByteSession(Session):
@@ -44,12 +46,6 @@ class ByteSession(Session):
             await self._write(data[start : start + PIECE_BYTES])
             self.progressed()
 
-    def feed_bytes(self, data: bytes) -> None:
-        """Take bytes, cut anywhere."""
-        self._decoder.limit = self.frame_bytes
-        for frame in self._decoder.feed(data):
-            self.feed(frame)
-
     def end_input(self) -> None:
         """The client sends no more; its last frame counts even without an end of line."""
         for frame in self._decoder.finish():
@@ -69,7 +65,11 @@ class ByteSession(Session):
 
     async def _read_all(self, read: Read) -> None:
         while data := await read():
-            self.feed_bytes(data)
-            if self.is_congested:
-                await self.ready()
+            self._decoder.limit = self.frame_bytes
+            for number, frame in enumerate(self._decoder.feed(data), 1):
+                self.feed(frame)
+                if not number % SLICE or self.is_congested:
+                    # many small frames may come at once: others have their turn between them
+                    await asyncio.sleep(0)
+                    await self.ready()
         self.end_input()
