@@ -16,7 +16,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import latency, link, memory, streams, unary
+from benchmarks import isolation, latency, link, memory, streams, unary
 from benchmarks.load import LoadError
 from benchmarks.scenario import Figure, Measure, Result, Scenario, Settings
 from benchmarks.servers import ServerError
@@ -26,6 +26,7 @@ SCENARIOS: list[Scenario] = [
     *streams.SCENARIOS,
     *latency.SCENARIOS,
     *link.SCENARIOS,
+    *isolation.SCENARIOS,
     *memory.SCENARIOS,
 ]
 RESULTS = Path(__file__).parent / "results.json"

@@ -63,13 +63,13 @@ class Server:
 
 
 @contextmanager
-def ours(store: str = "sqlite") -> Iterator[Server]:
+def ours(store: str = "sqlite", isolation: str = "loop") -> Iterator[Server]:
     """The product with its defaults, store `sqlite` or `memory`."""
     grpc, http = _free_port(), _free_port()
     with _directory() as directory:
         argv = _gateway("serve", directory, store, f"grpc=127.0.0.1:{grpc}")
         argv += ["--transport", f"http=127.0.0.1:{http}"]
-        process = _start(argv, directory)
+        process = _start(argv, directory, A2A_GATEWAY_AGENT__ISOLATION=isolation)
         server = Server(process, directory, grpc, http)
         with _ended(process):
             _wait(server, lambda: _is_healthy(http) and _accepts(grpc))
