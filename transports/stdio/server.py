@@ -104,6 +104,8 @@ class StdioServer:
                 gc.freeze()  # what is loaded by now stays
                 self._client.set_interfaces([interface()])
                 await self._serve()
+            if self._client.failed.done():
+                self._client.failed.result()
             self._deadline = self._deadline or loop.time() + self._grace
         finally:
             self._input.close()
@@ -138,8 +140,6 @@ class StdioServer:
                 logger.info("ending: %s", session.lost.result())
         finally:
             await session.close()
-        if self._client.failed.done():
-            self._client.failed.result()
 
     async def _before_stop(self, work: Awaitable[object]) -> bool:
         """Do this, unless the process is told to stop before it is done, or there is no core;
