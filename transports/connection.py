@@ -49,7 +49,6 @@ class Connection:
         self._options = options
         self._at = 0
         self._client: ResumingClient | None = None
-        self._is_settled = False
 
     async def __aenter__(self) -> "Connection":
         return self
@@ -89,12 +88,9 @@ class Connection:
         self._add_key(method, values)
         while True:
             try:
-                client = await self._open()
-                answer = await client.unary(
+                return await self._open().unary(
                     method, self._own(request), self._parameters(values), timeout
                 )
-                self._is_settled = True
-                return answer
             except (UnreachableError, ConnectError):
                 if not await self._take_next():
                     raise
@@ -111,28 +107,28 @@ class Connection:
         self._add_key(method, values)
         while True:
             try:
-                client = await self._open()
-                async with aclosing(
-                    client.stream(method, self._own(request), self._parameters(values), headers)
-                ) as events:
+                stream = self._open().stream(
+                    method, self._own(request), self._parameters(values), headers
+                )
+                async with aclosing(stream) as events:
                     async for event in events:
-                        self._is_settled = True
                         yield event
                 return
             except (UnreachableError, ConnectError):
                 if not await self._take_next():
                     raise
 
-    async def _open(self) -> ResumingClient:
+    def _open(self) -> ResumingClient:
         if self._client is None:
             options = self._options
-            client = await self.ways[self._at].open()
-            self._client = ResumingClient(client, options.patience, options.told)
+            opener = self.ways[self._at].open
+            self._client = ResumingClient(opener, options.patience, options.told)
         return self._client
 
     async def _take_next(self) -> bool:
         """Go on to the next way, where this one was never reached."""
-        if self._is_settled or self._at + 1 >= len(self.ways):
+        is_reached = self._client is not None and self._client.is_reached
+        if is_reached or self._at + 1 >= len(self.ways):
             return False
         await self.aclose()
         self._at += 1

@@ -114,6 +114,9 @@ class GrpcClient:
 class NativeClient:
     """Native gRPC with the look of every wire. Owns the client that it is given."""
 
+    is_lost = False
+    """Its channel connects anew by itself."""
+
     def __init__(self, client: GrpcClient) -> None:
         self._client = client
         self.metadata: dict[str, str] = {}

@@ -9,7 +9,7 @@ task as it stands, and so does what the caller gets: a Task event stands for all
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -28,6 +28,8 @@ from transports.wire import Client, Events, Told, UnreachableError
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
+
+Open = Callable[[], Awaitable[Client]]
 
 READS = frozenset(
     {
@@ -100,22 +102,37 @@ class Place:
 
 
 class ResumingClient:
-    """Any client, with the same look, whose calls outlive the connection. Owns the client."""
+    """The look of a client, with calls that outlive the connection. Owns the clients that `open`
+    gives: the first one, and another one each time that one is lost."""
 
-    def __init__(self, client: Client, patience: float = 60.0, told: Told | None = None) -> None:
-        self._client = client
+    is_lost = False
+
+    def __init__(self, open: Open, patience: float = 60.0, told: Told | None = None) -> None:
+        self._open = open
         self._seconds = patience
         self._told = told
-        self._is_reached = False
+        self._clients: list[Client] = []
+        self._opening = asyncio.Lock()
+        self.is_reached = False
+        """Whether anything ever came from the other end."""
 
     @property
     def metadata(self) -> dict[str, str]:
         """What came beside the last unary answer."""
-        return self._client.metadata
+        return self._clients[-1].metadata if self._clients else {}
 
     async def aclose(self) -> None:
         """Let go of the connection."""
-        await self._client.aclose()
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await client.aclose()
+
+    async def _client(self) -> Client:
+        async with self._opening:
+            if not self._clients or self._clients[-1].is_lost:
+                # the lost one may have calls under way: it is closed with the others
+                self._clients.append(await self._open())
+            return self._clients[-1]
 
     async def unary(
         self,
@@ -131,8 +148,9 @@ class ResumingClient:
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
-                answer = await self._client.unary(method, request, metadata, left)
-                self._is_reached = True
+                client = await self._client()
+                answer = await client.unary(method, request, metadata, left)
+                self.is_reached = True
                 return answer
             except FailureError as error:
                 self._check(error, is_safe)
@@ -153,11 +171,10 @@ class ResumingClient:
         patience = Patience(self._seconds, self._told)
         while True:
             try:
-                async with aclosing(
-                    self._client.stream(method, request, metadata, headers)
-                ) as events:
+                client = await self._client()
+                async with aclosing(client.stream(method, request, metadata, headers)) as events:
                     async for sequence, response in events:
-                        self._is_reached = True
+                        self.is_reached = True
                         if sequence and sequence <= place.sequence:
                             continue
                         place.note(sequence, response)
@@ -195,10 +212,13 @@ class ResumingClient:
 
     def _check(self, error: FailureError, is_safe: bool) -> None:
         """Raise the error where trying again is of no use, or could do something twice."""
-        if isinstance(error, UnreachableError):
-            if not self._is_reached:
-                raise error
-        elif not is_passing(error.failure) or not (is_safe or _did_nothing(error.failure)):
+        is_sent = not isinstance(error, UnreachableError)
+        if is_sent and not self._clients[-1].is_lost:
+            self.is_reached = True
+        if not self.is_reached:
+            raise error
+        failure = error.failure
+        if is_sent and not (is_passing(failure) and (is_safe or _did_nothing(failure))):
             raise error
 
 

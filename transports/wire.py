@@ -25,6 +25,10 @@ class Client(Protocol):
     metadata: dict[str, str]
     """What came beside the last unary answer."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it takes no more calls, so that another client has to be opened."""
+
     async def unary(
         self,
         method: str,

@@ -48,6 +48,9 @@ class HttpClient:
     """Calls one server at `url`, the URL of the card's entry, or `unix:PATH`. Use as a context
     manager, or `aclose` it."""
 
+    is_lost = False
+    """It connects anew by itself."""
+
     def __init__(
         self,
         url: str,

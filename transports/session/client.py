@@ -121,6 +121,11 @@ class SessionClient:
         self._limit = asyncio.create_task(self._read_limit())
         self._reader = asyncio.create_task(self._read(read))
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it takes no more calls."""
+        return self.is_leaving or self.closed.done()
+
     async def __aenter__(self) -> "SessionClient":
         return self
 

@@ -14,8 +14,8 @@ from gateway.pb import AgentCard, AgentInterface, GetExtendedAgentCardRequest
 from transports.client import Connection
 
 NO_CARD = (
-    "a2a-gateway: there is no public card to read over this wire, and no extended one; where the agent has an "
-    "HTTP door, read the card there"
+    "a2a-gateway: there is no public card to read over this wire, and no extended one; where the "
+    "agent has an HTTP door, read the card there"
 )
 
 

@@ -69,6 +69,9 @@ _SENDING = (
 )
 
 
+_url = click.argument("url", metavar="URL")
+
+
 def _sending(command: Command) -> Command:
     for option in reversed(_SENDING):
         command = option(command)
@@ -76,10 +79,11 @@ def _sending(command: Command) -> Command:
 
 
 @click.command(epilog=EPILOG)
-@shared
+@_url
 @click.argument("text", required=False)
 @_sending
 @click.option("--no-wait", is_flag=True, help="Print the task's id as soon as there is one.")
+@shared
 def call(url: str, text: str | None, no_wait: bool, **values: Any) -> None:
     """Send TEXT (- for stdin) and print the answer once it is whole."""
     from gateway.cli.client.sending import send
@@ -88,12 +92,13 @@ def call(url: str, text: str | None, no_wait: bool, **values: Any) -> None:
 
 
 @click.command(epilog=EPILOG)
-@shared
+@_url
 @click.argument("text", required=False)
 @_sending
 @click.option(
     "--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the task instead of leaving it."
 )
+@shared
 def stream(url: str, text: str | None, cancel_on_interrupt: bool, **values: Any) -> None:
     """Send TEXT (- for stdin) and print the answer as it comes. Ctrl-C leaves the stream; the
     task goes on."""
@@ -104,13 +109,14 @@ def stream(url: str, text: str | None, cancel_on_interrupt: bool, **values: Any)
 
 
 @click.command(epilog=EPILOG)
-@shared
+@_url
 @click.argument("task_id", metavar="TASK")
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="After this event.")
 @click.option(
     "--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the task instead of leaving it."
 )
 @click.option("--save", type=_FOLDER, metavar="FOLDER", help="Keep the answer's files there.")
+@shared
 def subscribe(
     url: str, task_id: str, after: int | None, cancel_on_interrupt: bool, **values: Any
 ) -> None:
@@ -121,10 +127,11 @@ def subscribe(
 
 
 @click.command(epilog=EPILOG)
-@shared
+@_url
 @click.argument("task_id", metavar="TASK")
 @click.option("--history", type=click.IntRange(min=0), metavar="N", help="At most N messages.")
 @click.option("--save", type=_FOLDER, metavar="FOLDER", help="Keep the task's files there.")
+@shared
 def get(url: str, task_id: str, history: int | None, **values: Any) -> None:
     """Print a task as it stands. The exit code is 0 whatever its state."""
     from gateway.cli.client.tasks import get as read
@@ -133,13 +140,14 @@ def get(url: str, task_id: str, history: int | None, **values: Any) -> None:
 
 
 @click.command("list", epilog=EPILOG)
-@shared
+@_url
 @click.option("--context", metavar="ID", help="Tasks of this context alone.")
 @click.option("--state", type=click.Choice(_STATES), help="Tasks in this state alone.")
 @click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True, metavar="N")
 @click.option("--page", metavar="TOKEN", help="The page that another one led to.")
 @click.option("--all", "has_all", is_flag=True, help="All pages; with --json one task a line.")
 @click.option("--artifacts", is_flag=True, help="With --json: the tasks' artifacts, too.")
+@shared
 def list_(url: str, **values: Any) -> None:
     """Print tasks, those changed last first: id, state, time, context."""
     from gateway.cli.client.tasks import list_tasks
@@ -148,8 +156,9 @@ def list_(url: str, **values: Any) -> None:
 
 
 @click.command(epilog=EPILOG)
-@shared
+@_url
 @click.argument("task_id", metavar="TASK")
+@shared
 def cancel(url: str, task_id: str, **values: Any) -> None:
     """Cancel a task and print its state."""
     from gateway.cli.client.tasks import cancel as end
@@ -158,6 +167,7 @@ def cancel(url: str, task_id: str, **values: Any) -> None:
 
 
 @click.command(epilog=EPILOG)
+@_url
 @shared
 def card(url: str, **values: Any) -> None:
     """Print an agent's card, and what is wrong with it."""
@@ -167,6 +177,7 @@ def card(url: str, **values: Any) -> None:
 
 
 @click.command(epilog=EPILOG)
+@_url
 @shared
 def ping(url: str, **values: Any) -> None:
     """Say which interfaces of an agent answer, and how fast."""

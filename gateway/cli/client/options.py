@@ -140,10 +140,10 @@ class Settings:
 
 
 def shared(command: Command) -> Command:
-    """Give a command the argument URL and the options that make its `Settings`."""
+    """Give a command the options that make its `Settings`, besides its URL."""
     for option in reversed(_SHARED):
         command = option(command)
-    return click.argument("url", metavar="URL")(command)
+    return command
 
 
 def read_credentials(values: Mapping[str, Any]) -> "Credentials":
