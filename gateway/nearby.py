@@ -44,6 +44,8 @@ class Place(NamedTuple):
 
     address: str
     secret: str
+    is_own: bool
+    """Whether this process keeps it."""
 
 
 class NoCoreError(LinkRefusedError):
@@ -102,7 +104,7 @@ class Nearby:
         if self._joined != invitation.pid:
             self._joined = invitation.pid
             say(f"joining the core of process {invitation.pid}, agent {invitation.agent}")
-        return Place(invitation.address, invitation.secret)
+        return Place(invitation.address, invitation.secret, is_own=False)
 
     # a core of our own
 
@@ -118,7 +120,7 @@ class Nearby:
             while own.is_alive(READY_LIMIT):
                 if child.report is not None:
                     self._was_ready = True
-                    return Place(*own.link)
+                    return Place(*own.link, is_own=True)
                 await _heard(child)
             own.kill()  # what has hung up, or is late, is of no use
             await self._gone()

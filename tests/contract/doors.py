@@ -4,6 +4,7 @@ A door that comes later gets a class here and a line below; from then on every b
 suite runs over it too.
 """
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from gateway.pb import ProtoMessage, StreamResponse
 from transports.core import CoreClient
 from transports.grpc_client import GrpcClient, GrpcStream
 from transports.http.client import Binding, HttpClient
+from transports.stdio.client import StdioClient
 
 Metadata = Mapping[str, str]
 
@@ -28,6 +30,7 @@ class Places(NamedTuple):
     secret: str
     metrics: Mapping[str, str]
     """URL of the metrics of each process."""
+    state_dir: str
 
 
 class Reply(NamedTuple):
@@ -135,6 +138,34 @@ class _OverLink:
         await self._client.stop(0)
 
 
+class _OverStdio:
+    """A process that joins the gateway, which the client starts."""
+
+    def __init__(self, places: Places):
+        words = ("stdio", "--state-dir", places.state_dir, "--log-level", "error")
+        self._client = StdioClient([sys.executable, "-m", "gateway.cli", *words])
+
+    async def unary(
+        self, method: str, request: ProtoMessage, metadata: Metadata, timeout: float | None = None
+    ) -> Reply:
+        if timeout is not None:
+            # not by the client's own timeout, which would answer first
+            metadata = {**metadata, "x-a2a-timeout-ms": str(round(timeout * 1000))}
+        message = await self._client.unary(method, request, metadata)
+        return Reply(message, self._client.metadata)
+
+    async def stream(
+        self, method: str, request: ProtoMessage, metadata: Metadata, headers: dict[str, str]
+    ) -> Events:
+        stream = self._client.stream(method, request, metadata, headers)
+        async with aclosing(stream) as events:
+            async for seq, response in events:
+                yield Event(seq, response)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
 def _read_call(metadata: Metadata, timeout: float | None = None) -> Call:
     try:
         return Call.from_metadata(metadata.items(), door="link", timeout=timeout)
@@ -170,6 +201,10 @@ async def _grpc(places: Places) -> Client:
     return _OverGrpc(places)
 
 
+async def _stdio(places: Places) -> Client:
+    return _OverStdio(places)
+
+
 async def _link(places: Places) -> Client:
     client = CoreClient(places.link, door="contract", secret=places.secret.encode())
     await client.start()
@@ -197,5 +232,6 @@ DOORS: tuple[Door, ...] = (
     Door("grpc", _grpc, has_sequence=False, has_deadline=True),
     Door("jsonrpc", _json_rpc, is_json=True),
     Door("rest", _rest, is_json=True),
+    Door("stdio", _stdio, has_deadline=True, is_json=True),
     Door("link", _link, has_deadline=True),
 )

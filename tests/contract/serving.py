@@ -22,4 +22,4 @@ def serving(folder: Path, config: Mapping[str, Any] | None = None) -> Iterator[P
     own = {"link": {"address": link, "secret": SECRET}}
     with gateway(AGENT, folder, {**own, **(config or {})}) as server:
         at = server.addresses
-        yield Places(at.http, at.grpc, link, SECRET, at.metrics)
+        yield Places(at.http, at.grpc, link, SECRET, at.metrics, f"{folder}/state")

@@ -1,6 +1,7 @@
 """SendMessage: what is answered, when, and what it leaves behind (A2A 3.1.1, 3.2.2, 3.4)."""
 
 import asyncio
+from contextlib import aclosing
 from itertools import permutations
 from pathlib import Path
 from uuid import UUID
@@ -160,8 +161,10 @@ def test_a_message_to_a_task_whose_turn_runs_waits(places: Places, tmp_path: Pat
         late = asyncio.create_task(failure_of(caller.send("and then?", task_id=ends.id)))
         answer = await caller.send("red", task_id=asks.id, immediate=True)
         assert state(answer) == state(await caller.get(asks.id)) == "WORKING"
-        path.write_text("go")
-        events = [event async for event in caller.subscribe(asks.id)]
+        async with aclosing(caller.subscribe(asks.id)) as stream:
+            events = [await anext(stream)]  # it may end as soon as it is let go
+            path.write_text("go")
+            events += [event async for event in stream]
         assert state(events[-1].response.status_update) == "COMPLETED"
         done = await caller.get(asks.id)
         return [await late, state(done), [m.parts[0].text for m in done.history[1:]]]

@@ -6,7 +6,6 @@ input ends, answers under way get the grace period, and the process ends in orde
 """
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -41,9 +40,9 @@ GC_THRESHOLD = 20_000
 class Core(Protocol):
     """The core that the session's calls are for."""
 
-    async def find(self) -> tuple[str, str]:
-        """Address and secret of its link, once it is there. Raises `LinkRefusedError` where there
-        will be none."""
+    async def find(self) -> tuple[str, str, bool]:
+        """Address and secret of its link, once it is there, and whether it is this process's
+        own. Raises `LinkRefusedError` where there will be none."""
 
     async def stop(self, grace: float) -> None:
         """End what was started for this process."""
@@ -62,12 +61,14 @@ class FoundCoreClient(CoreClient):
     async def locate(self) -> tuple[str, bytes]:
         """Of `CoreClient`."""
         try:
-            address, secret = await self._core.find()
+            address, secret, is_own = await self._core.find()
         except LinkRefusedError as error:
             if not self.failed.done():
                 self.failed.set_exception(error)
                 self.failed.exception()  # also where nobody looks any more
             raise
+        # the card of a core that others keep is theirs: it would change with each client
+        self.set_interfaces([interface()] if is_own else [])
         return address, secret.encode()
 
 
@@ -102,18 +103,14 @@ class StdioServer:
             if await self._before_stop(self._client.start()):
                 gc.collect()
                 gc.freeze()  # what is loaded by now stays
-                self._client.set_interfaces([interface()])
                 await self._serve()
-            if self._client.failed.done():
-                self._client.failed.result()
-            self._deadline = self._deadline or loop.time() + self._grace
+            else:
+                self._deadline = loop.time() + self._grace
         finally:
             self._input.close()
             self._output.close()
-            with contextlib.suppress(LinkError):
-                await self._client.stop(0)
-            left = max(0.0, self._deadline - loop.time())
-            await self._until_hurried(self._core.stop(left))
+            await self._client.stop(0)
+            await self._until_hurried(self._core.stop(max(0.0, self._deadline - loop.time())))
             if self._hurrying.is_set():
                 await self._core.stop(0)
 
@@ -124,39 +121,45 @@ class StdioServer:
             Options(door="stdio", binding=BINDING),
             peer=Peer(uid=os.getuid(), gid=os.getgid(), pid=os.getppid()),
         )
-        loop = asyncio.get_running_loop()
         is_told = False
         try:
-            try:
-                is_told = not await self._before_stop(session.serve(self._input.read))
-            except OSError as error:
-                logger.warning("the input cannot be read any more: %s", error)
-            grace = 0.0 if session.lost.done() or self._client.failed.done() else self._grace
-            self._deadline = loop.time() + grace
-            if not session.lost.done():
-                logger.info("ending, grace %.1f s", grace)
-                await self._until_hurried(session.drain(grace, announce=is_told))
-            else:
-                logger.info("ending: %s", session.lost.result())
+            is_told = not await self._before_stop(session.serve(self._input.read))
+        except OSError as error:
+            logger.warning("the input cannot be read any more: %s", error.strerror)
+        except LinkError:
+            await session.drain(0)  # nobody will answer any more
+            raise
+        else:
+            await self._drain(session, is_told)
         finally:
             await session.close()
 
+    async def _drain(self, session: ByteSession, is_told: bool) -> None:
+        """The end of the session. A client that ended its input knows; one that is gone has no
+        use for answers."""
+        loop = asyncio.get_running_loop()
+        if session.lost.done():
+            logger.info("ending: %s", session.lost.result())
+            return
+        self._deadline = loop.time() + self._grace
+        logger.info("ending, grace %.1f s", self._grace)
+        await self._until_hurried(session.drain(self._grace, announce=is_told))
+        if session.lost.done():
+            self._deadline = 0.0
+
     async def _before_stop(self, work: Awaitable[object]) -> bool:
-        """Do this, unless the process is told to stop before it is done, or there is no core;
-        whether it was done. Raises what it raises."""
+        """Do this, unless the process is told to stop before it is done; whether it was done.
+        Raises what it raises, and a `LinkError` where there will be no core."""
         doing = asyncio.ensure_future(work)
         stop = asyncio.create_task(self._stopping.wait())
+        failed = self._client.failed
         try:
-            await asyncio.wait(
-                (doing, stop, self._client.failed), return_when=asyncio.FIRST_COMPLETED
-            )
-            if self._client.failed.done() and not self._client.is_ready:
-                # `start` has it, too, in a moment
-                self._stopping.set()
+            await asyncio.wait((doing, stop, failed), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                failed.result()
             if doing.done():
                 doing.result()
-                return True
-            return False
+            return doing.done()
         finally:
             await _ended(doing, stop)
 
@@ -174,7 +177,8 @@ class StdioServer:
 async def _ended(*tasks: "asyncio.Future[Any]") -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks)
+    # gather takes their errors, which were raised already or matter no more
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def interface() -> AgentInterface:
