@@ -141,7 +141,8 @@ def _announced(output: Sequence[str]) -> Addresses | None:
     if begin is None or lines[begin:].count("") < 2:
         return None
     words = [line.split() for line in lines[begin:] if line.startswith("  ")]
-    shown = {first: rest for first, *rest in words}
+    # of a door with several addresses the first
+    shown = {first: rest for first, *rest in reversed(words)}
     http = shown["http"][0] if "http" in shown else ""
     pairs = iter(shown.get("metrics", []))
     return Addresses(

@@ -25,12 +25,15 @@ from gateway.pb import (
 from tests.processes import Addresses
 from transports.grpc_client import GrpcClient
 from transports.http.client import HttpClient
+from transports.stdio.client import StdioClient
 
 Event = tuple[int, StreamResponse]
 """Sequence number (0 where the door does not show it) and payload."""
 
 TIMEOUT = 15.0
 """Seconds after which a call that has no answer counts as hanging: past the link's limit."""
+END_SECONDS = 2.0
+"""What a program of ours gets to end by itself."""
 DOORS = ("jsonrpc", "rest", "grpc")
 
 TERMINAL = {
@@ -112,14 +115,51 @@ class GrpcWire:
         await self._client.stop()
 
 
+class StdioWire:
+    """A program on pipes, started when it is needed and again when it has died."""
+
+    def __init__(self, command: str, timeout: float) -> None:
+        self._command = command
+        self._timeout = timeout
+        self._client: StdioClient | None = None
+
+    async def _live(self) -> StdioClient:
+        if self._client is None or self._client.is_lost:
+            await self.stop()
+            self._client = StdioClient(self._command, captures=True, grace=END_SECONDS)
+        return self._client
+
+    async def unary(self, method: str, request: Any, metadata: dict[str, str]) -> Any:
+        client = await self._live()
+        return await client.unary(method, request, metadata, self._timeout)
+
+    async def stream(
+        self, method: str, request: Any, metadata: dict[str, str]
+    ) -> AsyncIterator[Event]:
+        client = await self._live()
+        async with aclosing(client.stream(method, request, metadata)) as events:
+            async for event in events:
+                yield event
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+
 class Caller:
-    """One client at one door. Use as a context manager. Raises `FailureError`."""
+    """One client at one door: a name of `DOORS`, or `stdio:COMMAND`. Use as a context manager.
+    Raises `FailureError`."""
 
     def __init__(self, addresses: Addresses, door: str, timeout: float = TIMEOUT) -> None:
-        self.door = door
-        self._wire: Wire = (
-            GrpcWire(addresses, timeout) if door == "grpc" else HttpWire(addresses, door, timeout)
-        )
+        self.door, _, program = door.partition(":")
+        self._wire: Wire
+        if self.door == "stdio":
+            self._wire = StdioWire(program, timeout)
+        elif self.door == "grpc":
+            self._wire = GrpcWire(addresses, timeout)
+        else:
+            self._wire = HttpWire(addresses, door, timeout)
 
     async def __aenter__(self) -> Self:
         return self

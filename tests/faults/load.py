@@ -26,9 +26,15 @@ class Load:
     """Client loops over all doors, from `start` to `stop`."""
 
     def __init__(
-        self, addresses: Addresses, ledger: Ledger, folder: Path, chance: random.Random
+        self,
+        addresses: Addresses,
+        ledger: Ledger,
+        folder: Path,
+        chance: random.Random,
+        stdio: str = "",
     ) -> None:
         self._addresses = addresses
+        self._stdio = stdio
         self._ledger = ledger
         self._folder = folder
         self._chance = chance
@@ -41,8 +47,8 @@ class Load:
         """Calls that failed as they may."""
 
     def start(self) -> None:
-        """Begin: two senders, a reader of streams, a dialogue, a canceller at each door, and one
-        who looks at what the others do."""
+        """Begin: two senders, a reader of streams, a dialogue, a canceller at each door, one who
+        looks at what the others do, and two who have a program of ours each (`stdio`)."""
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         kinds: list[Loop] = [
@@ -56,6 +62,9 @@ class Load:
             for kind in kinds:
                 self._tasks.append(asyncio.create_task(self._repeat(kind, door)))
         self._tasks.append(asyncio.create_task(self._repeat(self._look, "rest")))
+        if self._stdio:
+            for kind in (self._send_with_key, self._read_stream):
+                self._tasks.append(asyncio.create_task(self._repeat(kind, f"stdio:{self._stdio}")))
 
     async def stop(self) -> None:
         """Let what is under way end. A client that waits for a key's answer gets it."""

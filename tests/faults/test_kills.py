@@ -55,7 +55,7 @@ async def _rounds(gateway: Victim, folder: Path, chance: random.Random) -> None:
             await ledger.check_found(caller, chance.sample(ids, min(SAMPLE, len(ids))))
     await load.stop()
     await back(gateway)
-    await _check(gateway, ledger)
+    await check(gateway, ledger)
     print(
         f"{kills} kills, {load.answered} calls answered, {load.refused} refused, "
         f"{len(ledger.tasks)} tasks; back within {slowest:.1f} s"
@@ -91,7 +91,8 @@ async def _answers(gateway: Victim, door: str, end: float) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _check(gateway: Victim, ledger: Ledger) -> None:
+async def check(gateway: Victim, ledger: Ledger) -> None:
+    """Once nothing runs any more, all logs and all that ran is looked at."""
     async with Caller(gateway.addresses, "jsonrpc") as caller, asyncio.timeout(QUIET_SECONDS):
         for state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING):
             # another process has to come to its end

@@ -9,27 +9,55 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from gateway.family import adapter_name
 from tests.processes import Addresses, Server, start, write_config
 
 AGENT = "tests.doubles.agents:agent"
-MODULES = {"core": "gateway.core", "adapter-http": "transports.process\0http"}
+MODULES = {"core": "gateway.core", "agent": "gateway.agents.process.child"}
+ADAPTER = "transports.process"
+MARK = "FAULTS_MARK"
+"""A variable by which every process of a gateway is found."""
 END_SECONDS = 20.0
 _LOWEST_PORT = 15_000
 
 
 class Victim:
-    """A running gateway: the supervisor and its two children."""
+    """A running gateway: the supervisor, its children, and the agent's process if it has one."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(
+        self,
+        server: Server,
+        argv: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.server = server
-        self.supervisor = server.process.pid
+        self._argv = argv
+        self.environment = environment or {}
+        """What it has beside that of the tests."""
         self._seen: set[int] = set()
         self.pids()
+
+    @property
+    def supervisor(self) -> int:
+        """Its process."""
+        return self.server.process.pid
+
+    async def revive(self, seconds: float) -> None:
+        """Start it again after its supervisor was killed, as its user would: until it starts."""
+        await asyncio.to_thread(self.server.process.wait)
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self.server = await asyncio.to_thread(start, self._argv, self.environment)
+                return
+            except AssertionError:
+                assert time.monotonic() < end, "it cannot be started again"
 
     @property
     def addresses(self) -> Addresses:
@@ -38,12 +66,20 @@ class Victim:
 
     def pids(self) -> dict[str, int]:
         """The children that live now, by the names that the supervisor gives them."""
-        found = {}
-        for pid in _children(self.supervisor):
-            for name, module in MODULES.items():
-                if module in _command(pid):
-                    found[name] = pid
+        children = _children(self.supervisor)
+        children += [grandchild for child in children for grandchild in _children(child)]
+        found = {name: pid for pid in children if (name := _name(pid))}
         self._seen.update(found.values())
+        return found
+
+    def marked(self) -> dict[int, str]:
+        """Every process that has the mark of this gateway, whoever started it, and its command."""
+        mark = f"{MARK}={self.environment[MARK]}".encode()
+        found = {}
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes() and is_alive(pid):
+                    found[pid] = _command(pid).replace("\0", " ")
         return found
 
     def pid(self, name: str) -> int:
@@ -51,8 +87,8 @@ class Victim:
         return self.pids()[name]
 
     def signal(self, name: str, number: signal.Signals) -> bool:
-        """Send a child a signal; False where there is no such child just now."""
-        pid = self.pids().get(name)
+        """Send a child, or the `supervisor`, a signal; False where there is none just now."""
+        pid = self.supervisor if name == "supervisor" else self.pids().get(name)
         if pid is None:
             return False
         with suppress(ProcessLookupError):
@@ -121,7 +157,8 @@ def launch(
 ) -> Victim:
     """Start a gateway on fixed ports that nothing takes while its processes are away."""
     argv = write_config(agent, folder, {"transports": doors(), **(config or {})})
-    return Victim(start(argv, environment))
+    environment = {MARK: str(uuid4()), **(environment or {})}
+    return Victim(start(argv, environment), argv, environment)
 
 
 @contextmanager
@@ -202,6 +239,14 @@ def _children(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(word) for word in text.split()]
+
+
+def _name(pid: int) -> str:
+    """What the supervisor calls a process; empty where it is none of ours."""
+    words = _command(pid).split("\0")
+    if ADAPTER in words:
+        return adapter_name([word for word in words[words.index(ADAPTER) + 1 :] if word])
+    return next((name for name, module in MODULES.items() if module in words), "")
 
 
 def _command(pid: int) -> str:
