@@ -21,16 +21,12 @@ class ErrorLog:
 
     def feed(self, data: bytes) -> None:
         """Log what the bytes make whole."""
-        if self._left <= 0:
-            self._keep(data)
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._log(line)
-        while len(self._rest) > LINE_BYTES:
-            self._log(self._rest[:LINE_BYTES])
-            self._rest = self._rest[LINE_BYTES:]
-        self._left -= len(data)
+        first, later = data[: self._left], data[self._left :]
+        self._left -= len(first)
+        if first:
+            self._take(first)
+        if later:
+            self._keep(later)
 
     def end(self, how: str) -> None:
         """The run is over; `how` it ended, where that is worth a line."""
@@ -40,6 +36,14 @@ class ErrorLog:
             self._log(line)
         if how:
             logger.warning("agent %s: %s", self._name, how)
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._log(line)
+        while len(self._rest) > LINE_BYTES:
+            self._log(self._rest[:LINE_BYTES])
+            self._rest = self._rest[LINE_BYTES:]
 
     def _keep(self, data: bytes) -> None:
         rest = self._rest + data

@@ -84,12 +84,11 @@ class Keeper:
         """Start the process. Raises `AgentError`."""
         self._program["open_files"] = raise_open_files()
         self._spawn()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
                 await self._ready.wait()
-        except TimeoutError:
+        if self._socket is None or not self._ready.is_set():
             await self.stop()
-        if self._socket is None:
             raise AgentError(f"the process that starts programs does not run ({sys.executable})")
 
     async def stop(self) -> None:
