@@ -19,6 +19,7 @@ from gateway.agents import Agent
 from gateway.agents.command.options import CommandOptions
 from gateway.agents.kinds import Settings
 from gateway.agents.loader import load
+from tests.agents import elsewhere as remotes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +51,17 @@ def loaded(spec: str, isolation: str = "loop", *, is_events: bool = False) -> Ma
     return made
 
 
+def elsewhere(made: Callable[[Path], remotes.Command], script: str) -> Made:
+    """An agent behind gRPC."""
+
+    @asynccontextmanager
+    async def running(folder: Path) -> AsyncIterator[Agent]:
+        async with remotes.running(made(remotes.DOUBLES / script)) as spec:
+            yield load(spec)
+
+    return running
+
+
 def what(*abilities: str) -> frozenset[str]:
     """Abilities that a kind does not have."""
     return frozenset(abilities)
@@ -63,6 +75,10 @@ KINDS = (
     Kind("executor", loaded(EXECUTOR), what("die", "block")),
     Kind("function", loaded(FUNCTION), what("die", "block")),
     Kind("thread", loaded(EXECUTOR, "thread"), what("die")),
+    Kind("process", loaded(EXECUTOR, "process")),
+    Kind("process-function", loaded(FUNCTION, "process")),
+    Kind("grpc-python", elsewhere(remotes.python, "python_agent.py")),
+    Kind("grpc-javascript", elsewhere(remotes.node, "javascript_agent.mjs")),
     Kind("command-text", loaded(f"{PROGRAM} text"), what("direct", "contents")),
     Kind("command-events", loaded(f"{PROGRAM} events", is_events=True)),
 )

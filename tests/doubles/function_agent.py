@@ -5,6 +5,7 @@ The first word of the message is the command, as in `tests.doubles.agents`; any 
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -65,6 +66,16 @@ def _append(path: str) -> None:
         file.write("tick\n")
 
 
+async def die(input: Input, words: list[str]) -> AsyncIterator[Any]:
+    yield status("dying")
+    os._exit(9)
+
+
+async def block(input: Input, words: list[str]) -> AsyncIterator[Any]:
+    yield status("blocking")
+    time.sleep(float(words[1]))  # noqa: ASYNC251 - the fault that the double stands for
+
+
 COMMANDS: dict[str, Callable[[Input, list[str]], AsyncIterator[Any]]] = {
     "message": direct,
     "slow": slow,
@@ -73,6 +84,8 @@ COMMANDS: dict[str, Callable[[Input, list[str]], AsyncIterator[Any]]] = {
     "raise": fail,
     "tick": tick,
     "stubborn": stubborn,
+    "die": die,
+    "block": block,
 }
 
 

@@ -1,6 +1,6 @@
 // The gateway's contract for agents, from the one file that holds all of it.
 
-import { readFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import grpc from "@grpc/grpc-js";
 import loader from "@grpc/proto-loader";
 
@@ -23,6 +23,8 @@ export async function serve(agent, address, contractFile) {
   });
   // turns under way may end; process 1 of a container is not ended by a signal that it does not handle
   process.once("SIGTERM", () => server.tryShutdown(() => process.exit(0)));
+  // a killed agent leaves its socket behind
+  if (address.startsWith("unix:")) rmSync(address.slice("unix:".length), { force: true });
   const credentials = grpc.ServerCredentials.createInsecure();
   return new Promise((resolve, reject) =>
     server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port))),

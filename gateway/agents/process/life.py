@@ -126,6 +126,8 @@ class Process:
 
     def _abandon(self, passage: Passage) -> None:
         self.send(Kind.DROP, passage.number)
+        # as in the loop: some agents end at the second
+        self.send(Kind.INTERRUPT, passage.number)
         if self._judging is None or self._judging.done():
             self._judging = asyncio.create_task(self.judge_silence())
 
