@@ -207,8 +207,7 @@ class Supervisor:
             elif time.monotonic() - self._signalled_at > ONE_SIGNAL:
                 self._hurry()
         if signal.SIGCHLD in numbers:
-            for child in self._children:
-                self._reap(child)
+            self._reap()
 
     # children
 
@@ -266,12 +265,17 @@ class Supervisor:
             child.channel.close()
             child.channel = None
 
-    def _reap(self, child: Child) -> None:
-        if not child.pid:
-            return
-        pid, status = os.waitpid(child.pid, os.WNOHANG)
-        if not pid:
-            return
+    def _reap(self) -> None:
+        """Take all that has ended, be it no child of ours: as process 1 of a container we are left
+        the children of others."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                pid, status = ended
+                for child in self._children:
+                    if child.pid == pid:
+                        self._take_end(child, status)
+
+    def _take_end(self, child: Child, status: int) -> None:
         if child.channel:
             child.read()  # its last words may still be in the socket
         self._close(child)

@@ -1,7 +1,12 @@
-"""A supervisor with two children of `tests.doubles.child`; the configuration is its argument."""
+"""A supervisor with two children of `tests.doubles.child`; the configuration is its argument.
+
+`FAKE_ORPHAN` names a file for the id of a third child, of which the supervisor knows nothing.
+"""
 
 import json
+import os
 import sys
+from pathlib import Path
 
 from gateway.supervisor import Child, Supervisor
 
@@ -13,6 +18,8 @@ def main() -> int:
     supervisor = Supervisor(
         config, children[0], children[1:], lambda reports, _: print("ready", json.dumps(reports))
     )
+    if orphan := os.environ.get("FAKE_ORPHAN"):
+        Path(orphan).write_text(str(os.posix_spawn("/bin/sleep", ["sleep", "60"], {})))
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     return supervisor.run()
 

@@ -195,3 +195,25 @@ def test_children_drain_when_the_supervisor_is_killed(supervised: Start) -> None
     one.process.kill()
     one.wait_for("core end 0")
     one.wait_for("adapter end 0")
+
+
+def test_takes_the_end_of_those_it_does_not_know(supervised: Start, tmp_path: Path) -> None:
+    """As process 1 of a container: none stays behind as a zombie."""
+    one = supervised(orphan=str(tmp_path / "orphan"))
+    one.ready()
+    pid = int((tmp_path / "orphan").read_text())
+    os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + LIMIT
+    while _is_there(pid):
+        assert time.monotonic() < end, "a zombie is left"
+        time.sleep(0.02)
+    one.process.send_signal(signal.SIGTERM)
+    assert one.end()[0] == 0
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
