@@ -63,11 +63,11 @@ class Server:
 
 
 @contextmanager
-def ours(store: str = "sqlite", isolation: str = "loop") -> Iterator[Server]:
+def ours(store: str = "sqlite", isolation: str = "loop", agent: str = AGENT) -> Iterator[Server]:
     """The product with its defaults, store `sqlite` or `memory`."""
     grpc, http = _free_port(), _free_port()
     with _directory() as directory:
-        argv = _gateway("serve", directory, store, f"grpc=127.0.0.1:{grpc}")
+        argv = _gateway("serve", directory, store, f"grpc=127.0.0.1:{grpc}", agent)
         argv += ["--transport", f"http=127.0.0.1:{http}"]
         process = _start(argv, directory, A2A_GATEWAY_AGENT__ISOLATION=isolation)
         server = Server(process, directory, grpc, http)
@@ -95,9 +95,11 @@ def parts(adapter: str) -> Iterator[Server]:
                 yield server
 
 
-def _gateway(command: str, directory: Path, store: str, transport: str) -> list[str]:
+def _gateway(
+    command: str, directory: Path, store: str, transport: str, agent: str = AGENT
+) -> list[str]:
     url = "memory:" if store == "memory" else f"sqlite:///{directory}/tasks.db"
-    argv = [sys.executable, "-m", "gateway.cli", command, "--agent", AGENT, "--store", url]
+    argv = [sys.executable, "-m", "gateway.cli", command, "--agent", agent, "--store", url]
     return [*argv, "--state-dir", str(directory / "state"), "--transport", transport]
 
 
