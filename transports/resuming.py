@@ -23,6 +23,7 @@ from gateway.pb import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskState,
 )
 from transports.wire import Client, Events, Told, UnreachableError
 
@@ -79,19 +80,27 @@ class Place:
     is_answered: bool = False
     """By a direct message, which ends a stream."""
 
-    def note(self, sequence: int, response: StreamResponse) -> None:
-        """Take an event into account."""
+    def note(self, sequence: int, response: StreamResponse, *, is_opening: bool = False) -> None:
+        """Take an event into account. `is_opening`: the first one of a send, whose task is shown
+        as it was when the message came: waiting for it, perhaps."""
         self.sequence = max(self.sequence, sequence)
         match response.WhichOneof("payload"):
             case "task":
                 self.task_id, self.state = response.task.id, response.task.status.state
+                if is_opening:
+                    self._is_at_work()
             case "status_update":
                 update = response.status_update
                 self.task_id, self.state = update.task_id, update.status.state
             case "artifact_update":
                 self.task_id = response.artifact_update.task_id
+                self._is_at_work()
             case "message":
                 self.is_answered = True
+
+    def _is_at_work(self) -> None:
+        if self.state in INTERRUPTED_STATES:
+            self.state = TaskState.TASK_STATE_WORKING
 
     def is_over(self, *, of_turn: bool) -> bool:
         """Whether nothing can follow: of a send's stream, which ends with its turn, or of a
@@ -177,7 +186,7 @@ class ResumingClient:
                         self.is_reached = True
                         if sequence and sequence <= place.sequence:
                             continue
-                        place.note(sequence, response)
+                        place.note(sequence, response, is_opening=of_turn and not place.task_id)
                         patience.progress()
                         yield sequence, response
                         if method == "SubscribeToTask" and place.is_over(of_turn=of_turn):

@@ -1,0 +1,62 @@
+"""An HTTP server that answers as a test says, for what ours would never answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+HeadersOf = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request."""
+
+    verb: str
+    path: str
+    headers: HeadersOf
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: HeadersOf = field(default_factory=dict)
+
+
+@dataclass
+class Web:
+    """The server's address, and what it was asked."""
+
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def web(answer: Callable[[Asked], Said]) -> AsyncIterator[Web]:
+    """Serve on a free port of loopback; each connection has one request."""
+    found = Web()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        verb, path, _ = head[0].split(" ")
+        headers = {name.lower(): value for name, value in (x.split(": ", 1) for x in head[1:] if x)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        found.asked.append(Asked(verb, path, headers, body))
+        said = answer(found.asked[-1])
+        lines = [f"HTTP/1.1 {said.status} x", f"content-length: {len(said.body)}"]
+        lines += [f"{name}: {value}" for name, value in said.headers.items()]
+        lines += ["connection: close", "", ""]
+        writer.write("\r\n".join(lines).encode("latin-1") + said.body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield found
+    finally:
+        server.close()
