@@ -71,7 +71,7 @@ class HttpWire:
     async def stream(
         self, method: str, request: Any, metadata: dict[str, str]
     ) -> AsyncIterator[Event]:
-        async with aclosing(self._client.stream(method, request, metadata)) as events:  # type: ignore[type-var]
+        async with aclosing(self._client.stream(method, request, metadata)) as events:
             async for event in events:
                 yield event
 

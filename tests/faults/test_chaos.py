@@ -1,6 +1,6 @@
 """Kills and freezes at random of every process under load: the supervisor, the core, two
-adapters, the agent's process, programs on pipes. Nothing acknowledged is lost, nothing is left behind
-(design: "What has to stay true", 2; SH07, PR01).
+adapters, the agent's process, programs on pipes. Nothing acknowledged is lost, nothing is left
+behind (design: "What has to stay true", 2; SH07, PR01).
 
 The blows come from a seed, which is printed: `FAULTS_SEED=N make faults` draws them again.
 """
