@@ -113,11 +113,11 @@ def check_version(version: str) -> None:
     if not version:
         raise VersionNotSupportedError(
             "The call names no protocol version, which means 0.3, and that is not served here; "
-            f"send the header A2A-Version: {VERSION}",
+            f"send A2A-Version: {VERSION}",
             {"supported": VERSION},
         )
     raise VersionNotSupportedError(
         f"The protocol version {version[:32]!r} is not supported; "
-        f"send the header A2A-Version: {VERSION}",
+        f"send A2A-Version: {VERSION}",
         {"supported": VERSION},
     )

@@ -184,7 +184,7 @@ def test_answers_are_not_answered() -> None:
 
 def test_a_stream() -> None:
     """Responses with the id of the request, numbers beside results, an end that is no result;
-    response metadata with the first."""
+    response metadata with the first (R49)."""
 
     async def main() -> None:
         core = FakeCore(echo, three)
@@ -423,7 +423,7 @@ def test_cancel_while_the_client_is_slow() -> None:
 
 def test_parameters() -> None:
     """A session sets them, a call overrides by name, null takes away; names have no case, and
-    what a door does not pass on stays here."""
+    what a door does not pass on stays here (R47)."""
 
     async def main() -> None:
         async with served(FakeCore(echo)) as (_, wire, core, _):
@@ -564,7 +564,7 @@ def test_initialize() -> None:
 
 
 def test_hints() -> None:
-    """When to poll again, and which credentials would do (S88)."""
+    """When to poll again, and which credentials would do (R50, S88)."""
 
     async def main() -> None:
         async def unary(method: str, message: Any, call: Call) -> Any:
@@ -579,6 +579,31 @@ def test_hints() -> None:
             error = (await wire.next())["error"]
             assert error["code"] == -32000
             assert error["data"][0]["metadata"]["challenges"] == 'Bearer realm="x"'
+
+    run(main())
+
+
+def test_control_messages_give_access_to_nothing() -> None:
+    """They act on this session alone; none reaches the core, or what runs in another (R58)."""
+
+    async def main() -> None:
+        gate = Gate()
+        core = gate.core()
+        async with served(core) as (_, mine, _, _), served(core) as (_, other, _, _):
+            await mine.call("GetTask", ASK, 1)
+            await gate.started.get()
+            for method in ("$/cancelRequest", "$/initialize", "$/ping", "$/progress", "$/goaway"):
+                await other.call(method, {"id": 1}, ...)
+                await other.call(method, {"id": 1}, method)
+            frames = await other.take(5)
+            assert [frame["id"] for frame in frames if "error" in frame] == [
+                "$/progress",
+                "$/goaway",
+            ]
+            assert await other.quiet()
+            assert (len(core.calls), gate.cancelled) == (1, [])
+            gate.let("t")
+            assert (await mine.next())["result"]["id"] == "t"
 
     run(main())
 
