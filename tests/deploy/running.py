@@ -38,6 +38,8 @@ class Running:
     ports: Mapping[int, int]
     health: Sequence[str]
     environment: Mapping[str, str]
+    is_told: bool = False
+    """To end, by SIGTERM."""
 
     def text(self) -> str:
         """What it printed last."""
@@ -62,9 +64,21 @@ class Running:
         )
         return done.returncode == 0
 
+    def kill(self) -> None:
+        """SIGKILL to all of its processes, as an engine does that has lost its patience."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM, once."""
+        if not self.is_told:
+            self.is_told = True
+            self.process.send_signal(signal.SIGTERM)
+
     def stop(self) -> int:
         """SIGTERM; the exit code. Fails where it takes longer than the manifest gives it."""
-        self.process.send_signal(signal.SIGTERM)
+        self.terminate()
         limit = self.container.stop_within - self.container.pre_stop
         try:
             code = self.process.wait(limit)
@@ -75,25 +89,43 @@ class Running:
         return code
 
 
+class Pod:
+    """Containers that run beside one another; they share volumes, and the numbers of ports."""
+
+    def __init__(self, containers: Sequence[Container], images: Mapping[str, Image], folder: Path):
+        self._containers = {container.name: container for container in containers}
+        self._images = images
+        self._folder = folder
+        numbers = sorted({n for c in containers for n in _numbers(c)})
+        self.ports = dict(zip(numbers, free_ports(len(numbers)), strict=True))
+        """Where the ports of the manifest really are."""
+        self.running: dict[str, Running] = {}
+
+    def start(self, *names: str) -> None:
+        """Start them, and wait until those that have a probe are ready."""
+        for name in names:
+            container = self._containers[name]
+            self.running[name] = _start(container, self._images, self._folder, self.ports)
+        for name in names:
+            _wait(self.running[name])
+
+    def text(self) -> str:
+        """What all of them printed last."""
+        return "\n".join(one.text() for one in self.running.values())
+
+
 @contextmanager
 def running(
     containers: Sequence[Container], images: Mapping[str, Image], folder: Path
-) -> Iterator[dict[str, Running]]:
-    """Start all of them, in order, and wait until those that have a probe are ready."""
-    numbers = {n for c in containers for n in _numbers(c)}
-    ports = dict(zip(sorted(numbers), free_ports(len(numbers)), strict=True))
-    started: dict[str, Running] = {}
+) -> Iterator[Pod]:
+    """A pod with all of them ready; none is left in the end."""
+    pod = Pod(containers, images, folder)
     try:
-        for container in containers:
-            started[container.name] = _start(container, images, folder, ports)
-        for one in started.values():
-            _wait(one)
-        yield started
+        pod.start(*(container.name for container in containers))
+        yield pod
     finally:
-        for one in started.values():
-            with suppress(ProcessLookupError):
-                os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+        for one in pod.running.values():
+            one.kill()
 
 
 def _start(
