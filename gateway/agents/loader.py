@@ -117,13 +117,16 @@ def _parse(spec: str) -> tuple[str, str]:
     if module.endswith(".py") or "/" in module or os.sep in module:
         dotted = ".".join(Path(module).with_suffix("").parts).lstrip("./")
         good = f"{dotted}:{attribute or 'agent'}"
+        if not module.endswith(".py"):
+            good = f"command:{spec} for a program, {good} for a Python module"
+            raise AgentError(f"agent {spec!r} is a path; write {good}")
         raise AgentError(f"agent {spec!r} is a path; give the module's name instead: {good}")
     names = module.split(".") + (attribute.split(".") if attribute else [])
     if not all(name.isidentifier() for name in names):
         builtin = ", ".join(BUILT_IN)
         raise AgentError(
-            f"agent {spec!r} is not of the form module:attribute, such as my_agent:agent "
-            f"(built in: {builtin})"
+            f"agent {spec!r} is not of the form module:attribute, such as my_agent:agent, nor "
+            f"{' or '.join(f'{kind}:...' for kind in kinds.KINDS)} (built in: {builtin})"
         )
     return module, attribute
 

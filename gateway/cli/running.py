@@ -31,8 +31,9 @@ def configured(*names: str) -> Callable[[Command], Command]:
         "agent": click.option(
             "--agent",
             metavar="SPEC",
-            help="The agent, module:attribute, imported with the current directory and PYTHONPATH; "
-            "`demo` is built in.",
+            help="The agent: module:attribute, imported with the current directory and PYTHONPATH; "
+            "command:PROGRAM [ARGUMENT...], a program; grpc:ADDRESS, a process that serves the "
+            "contract proto/agent.proto; `demo` is built in.",
         ),
         "transport": click.option(
             "--transport",
@@ -112,7 +113,8 @@ def need_agent(config: "Config") -> None:
     """End the program where no agent is named."""
     if not config.agent.spec:
         raise click.UsageError(
-            "no agent is named; give --agent module:attribute, or --agent demo to look around"
+            "no agent is named; give --agent module:attribute, --agent command:PROGRAM, or "
+            "--agent demo to look around"
         )
 
 

@@ -220,9 +220,10 @@ def test_the_current_directory_comes_first(
         ("exits:agent", ["ended the program", "__main__"]),
         ("mod_fun.py:agent", ["is a path", "mod_fun:agent"]),
         ("./pack/insight.py", ["is a path", "pack.insight:agent"]),
+        ("./agent.sh --fast", ["is a path", "command:./agent.sh --fast for a program"]),
         ("", ["module:attribute"]),
         (":agent", ["module:attribute"]),
-        ("mod fun:agent", ["module:attribute", "demo"]),
+        ("mod fun:agent", ["module:attribute", "command:...", "demo"]),
         ("mod_fun:", ["no `agent`"]),
     ],
 )
