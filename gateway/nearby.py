@@ -16,17 +16,7 @@ from gateway.family import EXIT_DYING, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
 from gateway.link.frames import LinkRefusedError
 from gateway.own_core import OwnCore
 from gateway.state_dir import Invitation, StateDirError, read_invitation
-from gateway.supervisor import (
-    FIRST_PAUSE,
-    KILL_AFTER,
-    LONGEST_PAUSE,
-    LONGEST_PAUSE_IF_READY,
-    MOST_FAILED_STARTS,
-    READY_LIMIT,
-    STEADY_AFTER,
-    Child,
-    say,
-)
+from gateway.supervisor import KILL_AFTER, READY_LIMIT, Child, say
 
 LOOK_PAUSE = 0.02
 """Between looks for a core that another process starts or stops."""
@@ -135,15 +125,10 @@ class Nearby:
         """Before the next start. Raises `NoCoreError` where there is to be none."""
         if not self._was_ready:
             raise NoCoreError(child.error or "the core ended at once", child.code or EXIT_FAILED)
-        was_ready = child.report is not None
-        is_steady = time.monotonic() - child.started_at > STEADY_AFTER
-        child.deaths = 1 if is_steady else child.deaths + 1
-        child.failed_starts = 0 if was_ready else child.failed_starts + 1
         why = f" ({child.error})" if child.error else ""
-        if child.failed_starts > MOST_FAILED_STARTS:
+        pause = child.died()
+        if pause is None:
             raise NoCoreError(f"the core cannot be started again{why}", EXIT_DYING)
-        longest = LONGEST_PAUSE_IF_READY if was_ready else LONGEST_PAUSE
-        pause: float = min(FIRST_PAUSE * 2 ** (child.deaths - 1), longest)
         say(f"the core died{why}; starting it again in {pause:.1f} s")
         return pause
 

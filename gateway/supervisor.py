@@ -104,6 +104,21 @@ class Child:
         self.channel = ours
         self.is_configured = False
 
+    def died(self) -> float | None:
+        """Note a death; the seconds until it is to be started again, None: it has failed to start
+        too often."""
+        is_steady = time.monotonic() - self.started_at > STEADY_AFTER
+        self.deaths = 1 if is_steady else self.deaths + 1
+        self.failed_starts = 0 if self.report is not None else self.failed_starts + 1
+        if self.failed_starts > MOST_FAILED_STARTS:
+            return None
+        # the first death may be chance; what dies again and again is given time, more of it where
+        # it fails to start again and again: for one that did start, somebody waits
+        return max(
+            min(FIRST_PAUSE * 2 ** (self.deaths - 1), LONGEST_PAUSE_IF_READY),
+            min(FIRST_PAUSE * 2 ** (self.failed_starts - 1), LONGEST_PAUSE),
+        )
+
     def configure(self, config: Config) -> None:
         """Hand the configuration over, whereupon the process opens what it has to."""
         if self.channel and not self.is_configured:
@@ -291,21 +306,12 @@ class Supervisor:
         self._restart_later(child, code)
 
     def _restart_later(self, child: Child, code: int) -> None:
-        now = time.monotonic()
-        was_ready = child.report is not None
-        child.deaths = 1 if now - child.started_at > STEADY_AFTER else child.deaths + 1
-        child.failed_starts = 0 if was_ready else child.failed_starts + 1
         reason = f"{child.name} {_ended(code)}" + (f" ({child.error})" if child.error else "")
-        if child.failed_starts > MOST_FAILED_STARTS:
+        pause = child.died()
+        if pause is None:
             self._give_up(f"{reason}; it could not start {child.failed_starts} times", EXIT_DYING)
             return
-        # the first death may be chance; what dies again and again is given time, more of it where
-        # it fails to start again and again: for one that did start, somebody waits
-        pause = max(
-            min(FIRST_PAUSE * 2 ** (child.deaths - 1), LONGEST_PAUSE_IF_READY),
-            min(FIRST_PAUSE * 2 ** (child.failed_starts - 1), LONGEST_PAUSE),
-        )
-        child.restart_at = now + pause
+        child.restart_at = time.monotonic() + pause
         say(f"{reason}; starting it again in {pause:.1f} s")
 
     # the end

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import transports
 from gateway.config import Config, ConfigError, from_plain, from_wire, load, to_wire
 from transports.http import Options as HttpOptions
 
@@ -136,6 +137,32 @@ class TestDoors:
         assert load(environment=allowed, transports=[f"http={address}"]).transports.others
         token = {"A2A_GATEWAY_ACCESS__TOKENS": "[{caller: a, token: t0ken}]"}
         assert load(environment=token, transports=[f"http={address}"]).access.is_configured
+
+
+class TestSeveralAdapters:
+    """What one address for all of them can mean."""
+
+    @pytest.fixture(autouse=True)
+    def _another_door(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(transports.TRANSPORTS, "other", "transports.http.server:HttpTransport")
+
+    def of(self, address: str, adapters: str) -> dict[str, str]:
+        """Variables."""
+        return {"A2A_GATEWAY_METRICS__ADAPTER": address, "A2A_GATEWAY_ADAPTERS": adapters}
+
+    def test_metrics_at_one_socket(self) -> None:
+        """A socket has no next one."""
+        names = ["http", "other"]
+        (problem,) = problems(environment=self.of("unix:/run/m", "apart"), transports=names)
+        assert "metrics.adapter: unix:/run/m is one socket for 2 adapter processes" in problem
+        assert load(environment=self.of("unix:/run/m", "together"), transports=names)
+
+    def test_metrics_beyond_the_last_port(self) -> None:
+        """The ports end somewhere."""
+        names = ["http", "other"]
+        (problem,) = problems(environment=self.of("127.0.0.1:65535", "apart"), transports=names)
+        assert problem.startswith("metrics.adapter: 127.0.0.1:65535")
+        assert load(environment=self.of("127.0.0.1:65534", "apart"), transports=names)
 
 
 class TestErrors:

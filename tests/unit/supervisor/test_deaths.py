@@ -102,3 +102,15 @@ def test_never_gives_up_on_what_did_start(clock: Clock, core: Child, running: Su
         assert core.restart_at is not None
         assert core.restart_at - clock.now <= LONGEST_PAUSE_IF_READY
     assert running._exit_code == 0
+
+
+def test_each_process_has_its_own_count(clock: Clock, core: Child) -> None:
+    """SH07: a door that cannot open is no reason to wait for another one."""
+    doors = [Child(f"adapter-{name}", ["never.started"], doors=[name]) for name in ("a", "b")]
+    running = Supervisor({"grace": 1.0}, core, doors, lambda reports, config: None)
+    for _ in range(MOST_FAILED_STARTS):
+        running._restart_later(doors[0], 1)
+    doors[1].report = {}
+    running._restart_later(doors[1], -9)
+    assert doors[1].restart_at == pytest.approx(clock.now + FIRST_PAUSE)
+    assert running._exit_code == 0
