@@ -30,6 +30,7 @@ CONNECT_WAIT = 10.0
 """Seconds that a turn waits for an agent that cannot be reached."""
 CANCEL_WAIT = 1.0
 """The same for a cancel, whose caller waits."""
+WINDOW_BYTES = 256 * 1024
 LAST_WORDS = 1.0
 """Seconds that Execute has to end once Cancel has returned."""
 
@@ -136,8 +137,8 @@ class RemoteAgent:
             logger.warning("the agent at %s cannot be reached yet", self._address)
 
     def _options(self) -> list[tuple[str, int]]:
-        # events carry a few bytes of their own around what the limit counts
-        size = self._message_bytes + (1 << 20)
+        # tasks bring back what clients have said, which the runtime's own check does not count
+        size = 2 * self._message_bytes
         seconds = {
             "grpc.initial_reconnect_backoff_ms": _FIRST_BACKOFF,
             "grpc.min_reconnect_backoff_ms": _FIRST_BACKOFF,
@@ -148,6 +149,9 @@ class RemoteAgent:
         return [
             ("grpc.max_receive_message_length", size),
             ("grpc.max_send_message_length", -1),
+            # what an agent may send before it is held up: fixed, instead of growing with its speed
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
             # what lies between is a socket of this machine, never a proxy of the environment
             ("grpc.enable_http_proxy", 0),
             # channels to one address would share a connection, and its flow control

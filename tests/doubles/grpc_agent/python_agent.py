@@ -58,9 +58,13 @@ async def fail(request: Any, words: Words) -> example.Events:
 async def tick(request: Any, words: Words) -> example.Events:
     yield example.status(a2a.TASK_STATE_WORKING)
     while True:
-        with Path(words[1]).open("a") as file:
-            file.write("tick\n")
+        _append(words[1])
         await asyncio.sleep(float(words[2]) / 1000)
+
+
+def _append(path: str) -> None:
+    with Path(path).open("a") as file:
+        file.write("tick\n")
 
 
 async def stubborn(request: Any, words: Words) -> example.Events:
