@@ -17,6 +17,9 @@ from transports.jsonrpc.errors import error_object
 
 NULL_ID = b"null"
 
+MAX_ID_BYTES = 1024
+"""Of an id, or of a token in its place: it comes back with every event of a stream."""
+
 _SLACK_BYTES = 64 * 1024
 
 
@@ -92,9 +95,9 @@ def _read_id(value: Any, text: bytes | bytearray | str) -> bytes:
     if kind is int:
         return b"%d" % value
     if kind is str:
-        if _is_unicode(value):
-            return orjson.dumps(value)
-        raise _invalid("the id holds half of a surrogate pair")
+        if not _is_unicode(value):
+            raise _invalid("the id holds half of a surrogate pair")
+        return _bounded(orjson.dumps(value))
     if value is None:
         return NULL_ID
     if kind is float:
@@ -117,7 +120,13 @@ def _literal_id(text: bytes | bytearray | str) -> bytes:
         value = json.loads(text, parse_int=_Literal, parse_float=_Literal)
     except (ValueError, RecursionError):
         raise _invalid("the id cannot be read") from None
-    return str(value["id"]).encode("ascii")
+    return _bounded(str(value["id"]).encode("ascii"))
+
+
+def _bounded(call_id: bytes) -> bytes:
+    if len(call_id) > MAX_ID_BYTES:
+        raise _invalid(f"the id is longer than {MAX_ID_BYTES} bytes")
+    return call_id
 
 
 class _Literal(str):

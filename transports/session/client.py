@@ -305,6 +305,9 @@ class SessionClient:
     def _take(self, frame: bytes | BadFrame) -> None:
         try:
             if isinstance(frame, BadFrame):
+                if frame.is_too_large:
+                    # it may have been any answer: better none than to wait for it for ever
+                    self._lose(f"it sent what cannot be read: {frame.reason}")
                 raise ValueError(frame.reason)
             value = codec.parse(frame)
             if type(value) is not dict:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import judge
 from transports.jsonrpc.envelope import (
+    MAX_ID_BYTES,
     EnvelopeError,
     error_response,
     read_request,
@@ -56,6 +57,8 @@ def changed(**members: Any) -> str:
         (changed(jsonrpc=..., id=...), (-32600, None)),
         (changed(method=..., id=...), (-32600, None)),
         (json.dumps({"jsonrpc": "2.0", "id": 5}), (-32600, 5)),
+        (changed(id="x" * MAX_ID_BYTES), (-32600, None)),
+        (changed(id=5).replace("5", "5." + "0" * MAX_ID_BYTES), (-32600, None)),
     ],
 )
 def test_broken_envelopes(text: str, expected: tuple[int, Any]) -> None:
