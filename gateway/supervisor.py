@@ -115,8 +115,8 @@ class Child:
         # the first death may be chance; what dies again and again is given time, more of it where
         # it fails to start again and again: for one that did start, somebody waits
         return max(
-            min(FIRST_PAUSE * 2 ** (self.deaths - 1), LONGEST_PAUSE_IF_READY),
-            min(FIRST_PAUSE * 2 ** (self.failed_starts - 1), LONGEST_PAUSE),
+            min(_doubled(self.deaths), LONGEST_PAUSE_IF_READY),
+            min(_doubled(self.failed_starts), LONGEST_PAUSE),
         )
 
     def configure(self, config: Config) -> None:
@@ -162,6 +162,11 @@ class Child:
             elif "error" in message:
                 self.error, self.code = message["error"], message["code"]
         return is_open
+
+
+def _doubled(deaths: int) -> float:
+    # a month of deaths has no power of two
+    return FIRST_PAUSE * 2.0 ** (min(deaths, 30) - 1)
 
 
 class Supervisor:

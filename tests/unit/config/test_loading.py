@@ -155,14 +155,14 @@ class TestSeveralAdapters:
         names = ["http", "other"]
         (problem,) = problems(environment=self.of("unix:/run/m", "apart"), transports=names)
         assert "metrics.adapter: unix:/run/m is one socket for 2 adapter processes" in problem
-        assert load(environment=self.of("unix:/run/m", "together"), transports=names)
+        load(environment=self.of("unix:/run/m", "together"), transports=names)
 
     def test_metrics_beyond_the_last_port(self) -> None:
         """The ports end somewhere."""
         names = ["http", "other"]
         (problem,) = problems(environment=self.of("127.0.0.1:65535", "apart"), transports=names)
         assert problem.startswith("metrics.adapter: 127.0.0.1:65535")
-        assert load(environment=self.of("127.0.0.1:65534", "apart"), transports=names)
+        load(environment=self.of("127.0.0.1:65534", "apart"), transports=names)
 
 
 class TestErrors:
