@@ -23,7 +23,8 @@ Rules:
 2. A program that has ended stays a zombie until it is released: as long as that the number of its
    group cannot belong to anybody else.
 3. When the socket closes, the core has gone: all groups get SIGTERM, and SIGKILL soon after.
-   Where there are subreapers (Linux), so do processes that had left their group.
+   On Linux so do processes that had left their group, and this process sees it even where it
+   was stopped.
 4. If this process itself is killed, its programs get SIGKILL (Linux), and the core, which knows
    their groups, does the rest.
 """
@@ -94,6 +95,8 @@ class KeeperProcess:
         """Until the core has gone and all programs with it."""
         if self._prctl:
             self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            # where this process is stopped when the core goes, it shall go on and see it
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
         wake = self._watch_signals()
         self._selector.register(self._socket, selectors.EVENT_READ, self._read)
         self._selector.register(wake, selectors.EVENT_READ, lambda: wake.recv(4096))

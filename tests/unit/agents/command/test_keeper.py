@@ -47,8 +47,9 @@ async def begin(
     return turn, running, [int(pid) for pid in (await appears(path)).split()]
 
 
-def test_a_core_that_is_killed_takes_its_programs_along(tmp_path: Path) -> None:
-    """SIGKILL: nothing in the core itself can do it."""
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_core_that_is_killed_takes_its_programs_along(tmp_path: Path, is_stopped: bool) -> None:
+    """SIGKILL: nothing in the core itself can do it. Also where keeper and program stand still."""
     path = tmp_path / "pids"
     root = Path(__file__).parents[4]
     argv = [sys.executable, "-c", CORE, FAMILY.format(path=path)]
@@ -57,11 +58,13 @@ def test_a_core_that_is_killed_takes_its_programs_along(tmp_path: Path) -> None:
         core = subprocess.Popen(argv, cwd=root)  # noqa: ASYNC220
         try:
             pids = [int(pid) for pid in (await appears(path)).split()]
-            keeper = keeper_of(psutil.Process(core.pid))
+            pids.append(keeper_of(psutil.Process(core.pid)).pid)
+            for pid in pids if is_stopped else ():
+                os.kill(pid, signal.SIGSTOP)
         finally:
             core.kill()
             core.wait()
-        for pid in (*pids, keeper.pid):
+        for pid in pids:
             await gone(pid)
 
     run(main())
