@@ -230,3 +230,8 @@ class Gate:
     def core(self, **options: Any) -> FakeCore:
         """A core with this gate."""
         return FakeCore(self.unary, self.stream, **options)
+
+
+def codes(frames: list[Any]) -> list[tuple[Any, int]]:
+    """(id, code) of error responses."""
+    return [(frame["id"], frame["error"]["code"]) for frame in frames]
