@@ -15,6 +15,12 @@ const CANCELLED = -32044;
 // the gateway gives running answers its grace (10 s by default) when its input ends
 const END_MS = 15_000;
 
+// Content-Length headers, as with a language server
+const headers = (child) => [
+  new rpc.StreamMessageReader(child.stdout),
+  new rpc.StreamMessageWriter(child.stdin),
+];
+
 class AgentClient {
   #child;
   #connection;
@@ -24,8 +30,9 @@ class AgentClient {
    * Starts the program, whose input and output carry the calls. `log` gets its lines of stderr;
    * `parameters` go along with every call, such as `{ authorization: "Bearer …" }`.
    */
-  static async start(command, args, { cwd, env, log = () => {}, parameters = {} } = {}) {
-    const client = new AgentClient(spawn(command, args, { cwd, env }), log);
+  static async start(command, args, options = {}) {
+    const { cwd, env, log = () => {}, parameters = {}, framing = headers } = options;
+    const client = new AgentClient(spawn(command, args, { cwd, env }), log, framing);
     try {
       await client.request("$/initialize", {
         streams: "notifications",
@@ -39,14 +46,11 @@ class AgentClient {
     return client;
   }
 
-  constructor(child, log) {
+  constructor(child, log, framing) {
     this.#child = child;
     let last = "";
     const lines = createInterface(child.stderr).on("line", (line) => log((last = line)));
-    this.#connection = rpc.createMessageConnection(
-      new rpc.StreamMessageReader(child.stdout),
-      new rpc.StreamMessageWriter(child.stdin),
-    );
+    this.#connection = rpc.createMessageConnection(...framing(child));
     this.#connection.onError(([error]) => log(error.message));
     this.#connection.listen();
     this.#gone = Promise.all([once(child, "close"), once(lines, "close")]).then(

@@ -1,5 +1,5 @@
-"""What editors bring talks to `a2a-gateway stdio` over pipes, unmodified: npm's vscode-jsonrpc,
-which frames by Content-Length, and a client that knows lines alone.
+"""What editors bring talks to `a2a-gateway stdio` over pipes, unmodified: npm's vscode-jsonrpc, in
+both framings, and a client that knows lines and JSON alone.
 
 vscode-jsonrpc is driven through the client of examples/vscode, which so is tested as well.
 """
@@ -24,10 +24,10 @@ Json = Any
 Steps = dict[str, Json]
 
 
-def dialogue(script: str, state_dir: Path) -> Steps:
+def dialogue(state_dir: Path, *script: str) -> Steps:
     """What each step of a script told."""
     gateway = ["-m", "gateway.cli", "stdio", "--agent", "demo", "--state-dir", str(state_dir)]
-    told = run(state_dir.parent, script, sys.executable, *gateway)
+    told = run(state_dir.parent, *script, sys.executable, *gateway)
     return {step["step"]: step["value"] for step in told}
 
 
@@ -45,17 +45,18 @@ def run(folder: Path, script: str, *arguments: str) -> list[Json]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def headers(tmp_path_factory: pytest.TempPathFactory) -> Steps:
-    """vscode-jsonrpc."""
+@pytest.fixture(scope="module", params=["headers", "lines"])
+def ide(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Steps:
+    """vscode-jsonrpc, by its own framing, and by lines."""
     install(EXAMPLE)
-    return dialogue("ide.mjs", tmp_path_factory.mktemp("headers") / "state")
+    folder = tmp_path_factory.mktemp(f"ide-{request.param}")
+    return dialogue(folder / "state", "ide.mjs", request.param)
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> Steps:
     """The client of lines."""
-    return dialogue("lines.mjs", tmp_path_factory.mktemp("lines") / "state")
+    return dialogue(tmp_path_factory.mktemp("lines") / "state", "lines.mjs")
 
 
 def text(events: list[Json]) -> str:
@@ -71,16 +72,16 @@ def state(value: Json) -> str:
     return str(value["status"]["state"]).removeprefix("TASK_STATE_")
 
 
-def test_request(headers: Steps) -> None:
+def test_request(ide: Steps) -> None:
     """R42, R44."""
-    assert state(headers["request"]["task"]) == "COMPLETED"
-    assert headers["direct"]["message"]["parts"][0]["text"].startswith("Hello")
+    assert state(ide["request"]["task"]) == "COMPLETED"
+    assert ide["direct"]["message"]["parts"][0]["text"].startswith("Hello")
 
 
-def test_stream(headers: Steps) -> None:
+def test_stream(ide: Steps) -> None:
     """R49: for a client that takes JSON-RPC at its word, events are notifications, the response is
     one, and it is the last."""
-    events, end = headers["stream"]["events"], headers["stream"]["end"]
+    events, end = ide["stream"]["events"], ide["stream"]["end"]
     assert "task" in events[0]
     assert text(events) == "one two three "
     assert state(events[-1]["statusUpdate"]) == "COMPLETED"
@@ -88,49 +89,49 @@ def test_stream(headers: Steps) -> None:
     assert end["seq"] == len(events)
 
 
-def test_many_at_once(headers: Steps) -> None:
+def test_many_at_once(ide: Steps) -> None:
     """SH03: each stream gets its own events, whatever comes between them."""
-    assert headers["many"] == [f"w{n} w{n} " for n in range(20)]
+    assert ide["many"] == [f"w{n} w{n} " for n in range(20)]
 
 
-def test_cancelled_call(headers: Steps) -> None:
+def test_cancelled_call(ide: Steps) -> None:
     """S64: `$/cancelRequest` ends the call with an answer, and not its task."""
-    assert headers["cancelled call"]["code"] == -32044
-    assert state(headers["its task"]) == "WORKING"
-    assert state(headers["cancelled task"]) == "CANCELED"
+    assert ide["cancelled call"]["code"] == -32044
+    assert state(ide["its task"]) == "WORKING"
+    assert state(ide["cancelled task"]) == "CANCELED"
 
 
-def test_cancelled_answer(headers: Steps) -> None:
+def test_cancelled_answer(ide: Steps) -> None:
     """The example's own: who cancels in the editor cancels the work."""
-    assert headers["cancelled answer"]["state"] == "TASK_STATE_CANCELED"
-    assert state(headers["task of the answer"]) == "CANCELED"
+    assert ide["cancelled answer"]["state"] == "TASK_STATE_CANCELED"
+    assert state(ide["task of the answer"]) == "CANCELED"
 
 
-def test_conversation(headers: Steps) -> None:
+def test_conversation(ide: Steps) -> None:
     """S99, R22."""
-    told = headers["conversation"]
+    told = ide["conversation"]
     assert told["asked"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert told["answered"]["taskId"] == told["asked"]["taskId"]
     assert "blue" in told["text"]
 
 
-def test_errors(headers: Steps) -> None:
+def test_errors(ide: Steps) -> None:
     """R48: numbers and typed data as at the other doors."""
     for step in ("error", "stream error"):
-        assert headers[step]["code"] == -32001
-        assert headers[step]["data"][0]["reason"] == "TASK_NOT_FOUND"
-    assert headers["unknown method"]["code"] == -32601
+        assert ide[step]["code"] == -32001
+        assert ide[step]["data"][0]["reason"] == "TASK_NOT_FOUND"
+    assert ide["unknown method"]["code"] == -32601
 
 
-def test_end(headers: Steps) -> None:
+def test_end(ide: Steps) -> None:
     """The end of the input ends the program, in order."""
-    assert headers["end"]["reason"] == ""
+    assert ide["end"]["reason"] == ""
 
 
-def test_what_cannot_start(headers: Steps) -> None:
+def test_what_cannot_start(ide: Steps) -> None:
     """The example says why in one line."""
-    assert "no-such-program" in headers["no program"]
-    assert "no_such_agent" in headers["no agent"]
+    assert "no-such-program" in ide["no program"]
+    assert "no_such_agent" in ide["no agent"]
 
 
 def test_extension(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 // A dialogue by vscode-jsonrpc, through the client of examples/vscode. Prints what each step gave.
 //
-//   node ide.mjs COMMAND ARGUMENT...
+//   node ide.mjs headers|lines COMMAND ARGUMENT...
 
 import { createRequire } from "node:module";
+import { lineFraming } from "./line_framing.mjs";
 
 const require = createRequire(new URL("../../../examples/vscode/client.js", import.meta.url));
 const { AgentClient } = require("./client.js");
 const rpc = require("vscode-jsonrpc/node");
 
-const [command, ...args] = process.argv.slice(2);
+const [framing, command, ...args] = process.argv.slice(2);
+const options = framing === "lines" ? { framing: lineFraming(rpc) } : {};
 const message = (text, more) => ({
   message: { messageId: "m", role: "ROLE_USER", parts: [{ text }], ...more },
 });
@@ -16,7 +18,7 @@ const tell = (step, value) => console.log(JSON.stringify({ step, value }));
 const failure = (error) => ({ code: error.code, message: error.message, data: error.data });
 
 const log = [];
-const client = await AgentClient.start(command, args, { log: (line) => log.push(line) });
+const client = await AgentClient.start(command, args, { log: (line) => log.push(line), ...options });
 
 tell("request", await client.request("SendMessage", message("stream a b")));
 tell("direct", await client.request("SendMessage", message("hello")));
@@ -78,5 +80,5 @@ tell("end", { reason: await client.close(), log });
 
 const noProgram = await AgentClient.start("./no-such-program", []).catch((error) => error.message);
 tell("no program", noProgram);
-const words2 = args.map((word) => (word === "demo" ? "no_such_agent:agent" : word));
-tell("no agent", await AgentClient.start(command, words2).catch((error) => error.message));
+const wrong = args.map((word) => (word === "demo" ? "no_such_agent:agent" : word));
+tell("no agent", await AgentClient.start(command, wrong, options).catch((error) => error.message));
