@@ -5,7 +5,6 @@ Over a Unix socket the stream is the socket itself, elsewhere a gRPC call.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,16 +13,15 @@ from gateway.link.frames import (
     VERSIONS,
     WINDOW_BYTES,
     Card,
-    Heartbeat,
     Limits,
     LinkError,
     LinkProtocolError,
     LinkRefusedError,
-    encode_ping,
     link_frame,
     read_card,
     to_interfaces,
 )
+from gateway.link.pulse import Bell, Pulse
 from gateway.link.stream import BatchStream
 from gateway.pb import AgentInterface, link_pb2
 from transports.adapter_end import AdapterEnd
@@ -84,9 +82,10 @@ class CoreLink:
     ):
         self.limits = Limits(welcome.message_bytes, welcome.window_bytes, welcome.calls)
         self.credential_names = tuple(welcome.credential_names)
+        self._bell = Bell()
         self.end = AdapterEnd(
             self,
-            self._wake,
+            self._bell.ring,
             door=door,
             window=options.window_bytes,
             limits=self.limits,
@@ -103,23 +102,24 @@ class CoreLink:
         self.left = self._loop.create_future()
         self._stream = stream
         self._hang_up = hang_up
-        self._on_ping = on_ping
         self._over: asyncio.Future[str] = self._loop.create_future()
-        self._idle: asyncio.Future[None] | None = None
-        interval = options.ping_interval or welcome.ping_interval
-        self._heartbeat = Heartbeat(interval, time.monotonic())
-        self._ping_timer: asyncio.TimerHandle | None = None
-        self._ping_nonce = 0
-        self._ping_started = 0.0
+        self._pulse = Pulse(
+            self.end.out,
+            options.ping_interval or welcome.ping_interval,
+            on_ping,
+            lambda: self.close("the core does not answer"),
+        )
+        self.on_pong = self._pulse.on_pong
+        """Of `Handler`."""
 
     async def run(self) -> None:
         """Until the link ends, whoever ends it. Leaves no call behind."""
         tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
-        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+        self._pulse.start()
         try:
             await self._over
         finally:
-            self._ping_timer.cancel()
+            self._pulse.stop()
             self._leave("the link was closed")
             for task in tasks:
                 task.cancel()
@@ -149,12 +149,6 @@ class CoreLink:
         if not self.end.calls:
             self.close("the last call has ended")
 
-    def _wake(self) -> None:
-        if (idle := self._idle) is not None:
-            self._idle = None
-            if not idle.done():
-                idle.set_result(None)
-
     async def _write(self) -> None:
         out = self.end.out
         batch = b""
@@ -164,8 +158,7 @@ class CoreLink:
                     # whatever becomes ready meanwhile makes the next batch
                     await self._stream.write(batch)
                 else:
-                    self._idle = idle = self._loop.create_future()
-                    await idle
+                    await self._bell.wait()
         except asyncio.InvalidStateError:
             # the stream had ended before this write began
             out.put_back(batch)
@@ -176,7 +169,7 @@ class CoreLink:
     async def _read(self) -> None:
         try:
             while (batch := await self._stream.read()) is not None:
-                self._heartbeat.heard()
+                self._pulse.heard()
                 self.end.receive(batch)
             self.close("the core ended it")
         except (LinkProtocolError, LinkRefusedError) as error:
@@ -185,21 +178,7 @@ class CoreLink:
         except Exception as error:
             self.close(f"cannot read: {_words(error)}")
 
-    def _tick(self) -> None:
-        if not self._heartbeat.tick(time.monotonic()):
-            self.close("the core does not answer")
-            return
-        self._ping_nonce += 1
-        self._ping_started = time.perf_counter()
-        self.end.out.put_urgent(encode_ping(self._ping_nonce))
-        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
-
     # Of `Handler`
-
-    def on_pong(self, nonce: int) -> None:
-        """The round trip of the last ping."""
-        if nonce == self._ping_nonce:
-            self._on_ping(time.perf_counter() - self._ping_started)
 
     def on_goaway(self, reason: str) -> None:
         """The core takes no more calls here."""

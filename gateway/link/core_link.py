@@ -6,7 +6,6 @@ whoever ends it; the agent's task goes on (only CancelTask ends that).
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -31,12 +30,11 @@ from gateway.link.frames import (
     PING_INTERVAL,
     WINDOW_BYTES,
     Flow,
-    Heartbeat,
     LinkProtocolError,
-    encode_ping,
     encode_refusal,
     read_call,
 )
+from gateway.link.pulse import Bell, Pulse
 from gateway.pb import METHODS, AgentInterface, Method, ProtoMessage, link_pb2
 
 logger = logging.getLogger(__name__)
@@ -107,9 +105,10 @@ class CoreLink:
         unwinding: set[asyncio.Task[None]],
     ):
         self.name = name
+        self._bell = Bell()
         self.end = CoreEnd(
             self,
-            self._wake,
+            self._bell.ring,
             send_window=send_window,
             receive_window=limits.window_bytes,
             calls=limits.calls_per_link,
@@ -123,29 +122,30 @@ class CoreLink:
         self._context = context
         self._service = service
         self._squeeze_bytes = limits.unsent_bytes // SQUEEZE
-        self._on_ping = on_ping
         self._unwinding = unwinding
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[str] = self._loop.create_future()
         self._gone = asyncio.Event()
-        self._idle: asyncio.Future[None] | None = None
-        """The writer waits for it."""
         self._farewell = b""
         self._close_timeout = limits.close_timeout
-        self._heartbeat = Heartbeat(limits.ping_interval, time.monotonic())
-        self._ping_timer: asyncio.TimerHandle | None = None
-        self._ping_nonce = 0
-        self._ping_started = 0.0
+        self._pulse = Pulse(
+            self.end.out,
+            limits.ping_interval,
+            on_ping,
+            lambda: self._finish("the adapter does not answer"),
+        )
+        self.on_pong = self._pulse.on_pong
+        """Of `Handler`."""
 
     async def run(self) -> None:
         """Until the link ends, whoever ends it. Leaves no call behind."""
         tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
-        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
+        self._pulse.start()
         try:
             reason = await self._over
             logger.info("%s (%s) ended: %s", self.name, self._door, reason)
         finally:
-            self._ping_timer.cancel()
+            self._pulse.stop()
             for entry in self.end.lost():
                 self._stop_task(entry)
             for task in tasks:
@@ -163,7 +163,7 @@ class CoreLink:
         """Say good-bye as the last frame, and let the adapter hang up: if the core did, what
         the adapter has not read could be lost to its next write."""
         self._farewell = encode_refusal(reason, can_retry=True)
-        self._wake()
+        self._bell.ring()
         self._loop.call_later(self._close_timeout, self._finish, reason)
 
     def _finish(self, reason: str) -> None:
@@ -171,12 +171,6 @@ class CoreLink:
             self._over.set_result(reason)
 
     # Frames in and out
-
-    def _wake(self) -> None:
-        if (idle := self._idle) is not None:
-            self._idle = None
-            if not idle.done():
-                idle.set_result(None)
 
     async def _write(self) -> None:
         out = self.end.out
@@ -189,8 +183,7 @@ class CoreLink:
                     await self._context.write(self._farewell)
                     return
                 else:
-                    self._idle = idle = self._loop.create_future()
-                    await idle
+                    await self._bell.wait()
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -199,7 +192,7 @@ class CoreLink:
     async def _read(self) -> None:
         try:
             while not is_end(batch := await self._context.read()):
-                self._heartbeat.heard()
+                self._pulse.heard()
                 self.end.receive(batch)
             self._finish("the adapter left")
         except asyncio.CancelledError:
@@ -209,20 +202,6 @@ class CoreLink:
             self._begin_close(f"protocol error: {error}")
         except Exception as error:
             self._finish(f"cannot read: {error!r}")
-
-    def _tick(self) -> None:
-        if not self._heartbeat.tick(time.monotonic()):
-            self._finish("the adapter does not answer")
-            return
-        self._ping_nonce += 1
-        self._ping_started = time.perf_counter()
-        self.end.out.put_urgent(encode_ping(self._ping_nonce))
-        self._ping_timer = self._loop.call_later(self._heartbeat.interval, self._tick)
-
-    def on_pong(self, nonce: int) -> None:
-        """Of `Handler`."""
-        if nonce == self._ping_nonce:
-            self._on_ping(time.perf_counter() - self._ping_started)
 
     # Calls
 
