@@ -35,8 +35,8 @@ CONTAINERS = [
     for name, containers in SETS.items()
     for container in containers
 ]
-LAST_WORDS = 2.0
-"""Seconds that the end of a process may take beyond the grace (docs/deploy.md)."""
+LAST_WORDS = 5.0
+"""Seconds that the end of a process may take beyond the grace (docs/operations.md)."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
