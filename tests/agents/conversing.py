@@ -62,7 +62,7 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(kind: Kind, folder: Path) -> AsyncIterator[Client]:
+async def client_of(kind: Kind, folder: Path, grace: float = 2.0) -> AsyncIterator[Client]:
     """A client of a new agent, which is stopped at the end."""
     async with kind.made(folder) as agent:
         options = RuntimeOptions(cancel_timeout=CANCEL_TIMEOUT)
@@ -71,7 +71,7 @@ async def client_of(kind: Kind, folder: Path) -> AsyncIterator[Client]:
         try:
             yield Client(runtime)
         finally:
-            await runtime.stop(2.0)
+            await runtime.stop(grace)
 
 
 async def events(sent: Sent) -> AsyncIterator[StreamResponse]:

@@ -213,6 +213,37 @@ def test_takes_and_gives_files_and_metadata(kind: Kind, tmp_path: Path) -> None:
 
 
 @over(all_that_can())
+def test_stops_in_the_middle(kind: Kind, tmp_path: Path) -> None:
+    """The gateway stops: what the agent is doing ends with it."""
+    path = tmp_path / "ticks"
+
+    async def main() -> None:
+        async with client_of(kind, tmp_path, grace=0.0) as client:
+            await client.working(f"tick {path} {TICK}")
+            while not path.exists():  # noqa: ASYNC110  no event tells
+                await asyncio.sleep(0.005)
+        assert await is_still(path)
+
+    run(main())
+
+
+@over(all_that_can())
+def test_is_cancelled_in_a_flood(kind: Kind, tmp_path: Path) -> None:
+    """A cancel is heard however much is on its way."""
+
+    async def scene(client: Client) -> None:
+        sent = await client.begin("burst 1000000 64")
+        async for event in events(sent):
+            if event.HasField("artifact_update"):
+                break
+        task = await client.cancel(sent.task_id)
+        assert state_of(task) == "CANCELED"
+        assert state_of(await client.ask("and now")) == "COMPLETED"
+
+    play(kind, tmp_path, scene)
+
+
+@over(all_that_can())
 def test_many_at_once(kind: Kind, tmp_path: Path) -> None:
     """Turns of different tasks run side by side, each with what is its own."""
 
