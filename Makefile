@@ -16,7 +16,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 run: $(VENV)/run ## the gateway with the demo agent; ARGS="--transport http=127.0.0.1:8080"
-	$(BIN)/a2a-gateway serve --agent gateway.agents.demo:agent $(ARGS)
+	$(BIN)/a2a-gateway serve --agent demo $(ARGS)
 
 test: $(VENV)/dev $(TESTBED)/done ## all tests; ARGS="tests/unit -k config"
 	$(BIN)/python -m pytest $(ARGS)
