@@ -16,7 +16,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import isolation, latency, link, memory, programs, streams, unary
+from benchmarks import isolation, latency, link, memory, programs, stdio, streams, unary
 from benchmarks.load import LoadError
 from benchmarks.scenario import Figure, Measure, Result, Scenario, Settings
 from benchmarks.servers import ServerError
@@ -28,6 +28,7 @@ SCENARIOS: list[Scenario] = [
     *link.SCENARIOS,
     *isolation.SCENARIOS,
     *memory.SCENARIOS,
+    *stdio.SCENARIOS,
     *programs.SCENARIOS,
 ]
 RESULTS = Path(__file__).parent / "results.json"

@@ -66,7 +66,7 @@ class Server:
 def ours(store: str = "sqlite", isolation: str = "loop", agent: str = AGENT) -> Iterator[Server]:
     """The product with its defaults, store `sqlite` or `memory`."""
     grpc, http = _free_port(), _free_port()
-    with _directory() as directory:
+    with fresh_directory() as directory:
         argv = _gateway("serve", directory, store, f"grpc=127.0.0.1:{grpc}", agent)
         argv += ["--transport", f"http=127.0.0.1:{http}"]
         process = _start(argv, directory, A2A_GATEWAY_AGENT__ISOLATION=isolation)
@@ -81,7 +81,7 @@ def ours(store: str = "sqlite", isolation: str = "loop", agent: str = AGENT) -> 
 def parts(adapter: str) -> Iterator[Server]:
     """Core and HTTP adapter started apart, store memory; `adapter` is the adapter's module."""
     grpc, http = _free_port(), _free_port()
-    with _directory() as directory:
+    with fresh_directory() as directory:
         core = _start(_gateway("core", directory, "memory", f"grpc=127.0.0.1:{grpc}"), directory)
         with _ended(core):
             _wait(Server(core, directory, grpc, http), lambda: _accepts(grpc))
@@ -106,7 +106,7 @@ def _gateway(
 @contextmanager
 def peer(store: str = "memory") -> Iterator[Server]:
     """The SDK's server, store `memory` or `sqlite`."""
-    with _directory() as directory:
+    with fresh_directory() as directory:
         arguments = ["--sqlite", str(directory / "tasks.db")] if store == "sqlite" else []
         with _peer(directory, arguments) as server:
             yield server
@@ -115,7 +115,7 @@ def peer(store: str = "memory") -> Iterator[Server]:
 @contextmanager
 def bare() -> Iterator[Server]:
     """A grpc.aio handler that returns a constant."""
-    with _directory() as directory, _peer(directory, ["--bare"]) as server:
+    with fresh_directory() as directory, _peer(directory, ["--bare"]) as server:
         yield server
 
 
@@ -133,7 +133,7 @@ def _peer(directory: Path, arguments: Sequence[str]) -> Iterator[Server]:
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
+def fresh_directory() -> Iterator[Path]:
     """On the disk of the checkout: a memory file system would make syncing free."""
     parent = ROOT / "benchmarks" / ".state"
     parent.mkdir(exist_ok=True)
@@ -141,7 +141,8 @@ def _directory() -> Iterator[Path]:
     try:
         yield directory
     except LoadError as error:
-        said = (directory / "output").read_text(errors="replace")[-2000:]
+        output = directory / "output"
+        said = output.read_text(errors="replace")[-2000:] if output.exists() else ""
         raise LoadError(f"{error}\nThe server's last words:\n{said}") from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
