@@ -1,4 +1,8 @@
-"""What both ends of a link do beside reading: ping the other end, wake their writer. Layer: link."""
+"""What both ends of a link do beside reading: ping the other end, wake their writer.
+
+Layer: link; no rule of the link is decided here.
+"""
+
 import asyncio
 import time
 from collections.abc import Callable

@@ -5,6 +5,7 @@ in the duck types `LinkService` (`gateway.link.core_link`) and `CardSource`.
 """
 
 import asyncio
+import contextlib
 import hmac
 import logging
 from collections.abc import Callable, Sequence
@@ -176,7 +177,8 @@ class LinkServer:
         except (LinkRefusedError, LinkProtocolError, ValueError) as error:
             logger.warning("a link was refused: %s", error)
             can_retry = isinstance(error, LinkRefusedError) and error.can_retry
-            await context.write(encode_refusal(str(error), can_retry=can_retry))
+            with contextlib.suppress(asyncio.InvalidStateError, OSError):  # it has hung up
+                await context.write(encode_refusal(str(error), can_retry=can_retry))
             return
         self._links[link.name] = link
         logger.info("%s: the adapter %r is linked", link.name, hello.door)
@@ -196,7 +198,9 @@ class LinkServer:
                 batch = await context.read()
         except TimeoutError:
             raise LinkRefusedError("no hello came", can_retry=True) from None
-        if is_end(batch) or len(batch.frames) != 1 or not batch.frames[0].HasField("hello"):
+        if is_end(batch):
+            raise LinkRefusedError("it hung up without a hello", can_retry=True)
+        if len(batch.frames) != 1 or not batch.frames[0].HasField("hello"):
             raise LinkRefusedError("the first frame must be hello", can_retry=False)
         hello: link_pb2.Hello = batch.frames[0].hello
         return hello

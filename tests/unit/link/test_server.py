@@ -1,6 +1,7 @@
 """The core's end against adapters that do not behave: raw frames on a real gRPC stream."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -158,6 +159,24 @@ class TestHello:
                 assert "no hello came" in (await adapter.hear()).refusal.reason
 
         run(main())
+
+    def test_an_adapter_that_is_gone_again(
+        self, address: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """One killed before its hello, whom no refusal reaches."""
+
+        async def main() -> None:
+            async with core(address):
+                async with raw(address) as adapter:
+                    adapter.stream.cancel()
+                if address.startswith("unix:"):
+                    await until(lambda: "hung up without a hello" in caplog.text)
+                async with raw(address) as adapter:
+                    assert (await adapter.hello()).welcome.version == 1
+
+        run(main())
+        gc.collect()
+        assert "never retrieved" not in caplog.text
 
 
 class TestRules:
