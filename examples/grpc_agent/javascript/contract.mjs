@@ -6,6 +6,8 @@ import loader from "@grpc/proto-loader";
 
 // A little more than the gateway's limits.message_bytes; gRPC's own limit is 4 MiB.
 const LARGEST_MESSAGE = 17 * 2 ** 20;
+// For turns to end at SIGTERM; the gateway sends no new ones when it ends as well.
+const GRACE_MS = 20_000;
 
 /**
  * Serves `execute(request, signal)`, an async generator of events, and `cancel(request)`, which
@@ -21,8 +23,11 @@ export async function serve(agent, address, contractFile) {
     Execute: (call) => run(agent, call),
     Cancel: (call, answer) => answer(null, { events: agent.cancel(call.request) }),
   });
-  // turns under way may end; process 1 of a container is not ended by a signal that it does not handle
-  process.once("SIGTERM", () => server.tryShutdown(() => process.exit(0)));
+  // process 1 of a container is not ended by a signal that it does not handle
+  process.once("SIGTERM", () => {
+    server.tryShutdown(() => process.exit(0));
+    setTimeout(() => process.exit(0), GRACE_MS);
+  });
   // a killed agent leaves its socket behind
   if (address.startsWith("unix:")) rmSync(address.slice("unix:".length), { force: true });
   const credentials = grpc.ServerCredentials.createInsecure();
