@@ -29,6 +29,11 @@ from transports.wire import Client, Events, Told, UnreachableError
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
+DOUBT = 5.0
+"""The longest patience with a server that only ever broke connections, and at once: it may well
+want something else, such as TLS."""
+DOUBTFUL = 1.0
+"""A connection that stood so long was no mistake."""
 
 Open = Callable[[], Awaitable[Client]]
 
@@ -58,11 +63,12 @@ class Patience:
         self._since = time.monotonic()
         self._pause = FIRST_PAUSE
 
-    async def wait(self, error: FailureError) -> None:
+    async def wait(self, error: FailureError, *, is_doubtful: bool = False) -> None:
         """Wait for the next attempt; raises `error` where there is none any more."""
         pause = max(self._pause * random.uniform(0.5, 1.0), error.failure.retry_after or 0.0)  # noqa: S311 - jitter
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
-        if time.monotonic() + pause > self._since + self._seconds:
+        seconds = min(self._seconds, DOUBT) if is_doubtful else self._seconds
+        if time.monotonic() + pause > self._since + seconds:
             raise error
         if self._told is not None:
             self._told(error.failure, pause)
@@ -123,7 +129,8 @@ class ResumingClient:
         self._clients: list[Client] = []
         self._opening = asyncio.Lock()
         self.is_reached = False
-        """Whether anything ever came from the other end."""
+        """Whether there ever was a connection."""
+        self._is_doubtful = True
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -156,14 +163,15 @@ class ResumingClient:
         is_safe = _is_safe(method, metadata)
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            started = time.monotonic()
             try:
                 client = await self._client()
                 answer = await client.unary(method, request, metadata, left)
-                self.is_reached = True
+                self._note_answer()
                 return answer
             except FailureError as error:
-                self._check(error, is_safe)
-                await patience.wait(error)
+                self._check(error, is_safe, time.monotonic() - started)
+                await patience.wait(error, is_doubtful=self._is_doubtful)
 
     async def stream(
         self,
@@ -179,11 +187,12 @@ class ResumingClient:
             place.task_id = getattr(request, "id", "")
         patience = Patience(self._seconds, self._told)
         while True:
+            started = time.monotonic()
             try:
                 client = await self._client()
                 async with aclosing(client.stream(method, request, metadata, headers)) as events:
                     async for sequence, response in events:
-                        self.is_reached = True
+                        self._note_answer()
                         if sequence and sequence <= place.sequence:
                             continue
                         place.note(sequence, response, is_opening=of_turn and not place.task_id)
@@ -198,10 +207,9 @@ class ResumingClient:
                 if (ended := await self._ended(error, place, metadata)) is not None:
                     yield 0, ended
                     return
-                self._check(
-                    error, bool(place.sequence or place.state) or _is_safe(method, metadata)
-                )
-                await patience.wait(error)
+                can_go_on = bool(place.sequence or place.state) or _is_safe(method, metadata)
+                self._check(error, can_go_on, time.monotonic() - started)
+                await patience.wait(error, is_doubtful=self._is_doubtful)
             if place.task_id and (place.sequence or place.state):
                 method = "SubscribeToTask"
                 request = SubscribeToTaskRequest(id=place.task_id, tenant=place.tenant)
@@ -219,11 +227,17 @@ class ResumingClient:
             return None
         return StreamResponse(task=task)
 
-    def _check(self, error: FailureError, is_safe: bool) -> None:
-        """Raise the error where trying again is of no use, or could do something twice."""
+    def _note_answer(self) -> None:
+        self.is_reached = True
+        self._is_doubtful = False
+
+    def _check(self, error: FailureError, is_safe: bool, seconds: float) -> None:
+        """Raise the error where trying again is of no use, or could do something twice. `seconds`
+        is how long the attempt took."""
         is_sent = not isinstance(error, UnreachableError)
         if is_sent and not self._clients[-1].is_lost:
             self.is_reached = True
+            self._is_doubtful = self._is_doubtful and seconds < DOUBTFUL
         if not self.is_reached:
             raise error
         failure = error.failure

@@ -50,6 +50,12 @@ def of_failure(failure: Failure) -> int:
             return ERROR
 
 
+_BROKE = ("gave no answer", "broke the connection", "Socket closed")
+_NO_ANSWER = (
+    "does it want TLS (https://, grpcs://), or no TLS, or a certificate (--cert and --key)?"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What was tried when a call failed."""
@@ -64,8 +70,12 @@ def advice(failure: Failure, tried: Circumstances) -> str:
     if tried.is_unreachable:
         if "certificate" in failure.message.lower() or "CERTIFICATE" in failure.message:
             return "trust the server's own authority by --ca FILE"
+        if any(words in failure.message for words in _BROKE):
+            return _NO_ANSWER
         return "is it running, and is the URL right? `a2a-gateway serve` prints where it listens"
     match failure.row.reason:
+        case "UNAVAILABLE" if any(words in failure.message for words in _BROKE):
+            return _NO_ANSWER
         case "UNAUTHENTICATED":
             return _credentials(failure, tried)
         case "PERMISSION_DENIED":

@@ -33,14 +33,13 @@ SEND = SendMessageRequest(message=Message(message_id="m", parts=[Part(text="x")]
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow at once."""
     monkeypatch.setattr(resuming, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(resuming, "LONGEST_PAUSE", 0.001)
-    yield
 
 
-def task(seq: int, state: str = "WORKING", text: str = "") -> Step:
+def task(seq: int, state: str = "WORKING", text: str = "") -> tuple[int, StreamResponse]:
     """The whole task."""
     status = TaskStatus(state=TaskState.Value(f"TASK_STATE_{state}"))
     artifacts = [Artifact(artifact_id="a", parts=[Part(text=text)])] if text else []
@@ -133,7 +132,7 @@ class TestStreams:
 
         def read(call: Any) -> Task:
             assert call.method == "GetTask"
-            return task(0, "COMPLETED", "all")[1].task  # type: ignore[union-attr]
+            return task(0, "COMPLETED", "all")[1].task
 
         client = ScriptedClient(
             [[task(0), broken()], [failure("UNSUPPORTED_OPERATION", "has ended")]], read
@@ -301,6 +300,13 @@ class TestUnary:
 
         client = ScriptedClient(on_unary=answer)
         assert self.ask(client, "GetTask") == Task(id="t")
+
+    def test_who_only_breaks_connections(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It may want TLS, say: then no patience helps."""
+        monkeypatch.setattr(resuming, "DOUBT", 0.02)
+        client = self.fails_first(10**5, broken())
+        assert self.ask(client, "GetTask", patience=1000.0) == "UNAVAILABLE"
+        assert len(client.calls) > 1
 
     def test_no_patience(self) -> None:
         """0: each call once."""

@@ -111,7 +111,7 @@ def test_streams(binding: Binding) -> None:
                 except FailureError as error:
                     assert task_id == "bad"
                     failure = error.failure
-                await events.aclose()  # type: ignore[attr-defined]
+                await events.aclose()
                 assert places == [1, 2, 3]
                 await door.core.closed.wait()
             assert failure.row.reason == "TASK_NOT_FOUND"
