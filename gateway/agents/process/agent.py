@@ -44,7 +44,8 @@ class ProcessAgent:
         self._secret_names = settings.secret_names | SECRET_NAMES
         self._ready_wait = ready_wait
         self._process: Process | None = None
-        self._is_ready = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set once when the next process is ready."""
         self._keeper: asyncio.Task[None] | None = None
         self._deaths = 0
         self.card: dict[str, Any] = {}
@@ -62,7 +63,8 @@ class ProcessAgent:
         process = Process(self._spec, self.name, self._settings)
         await process.start()
         self._process = process
-        self._is_ready.set()
+        waiting, self._changed = self._changed, asyncio.Event()
+        waiting.set()
         return process
 
     async def _keep(self, process: Process | None) -> None:
@@ -70,7 +72,6 @@ class ProcessAgent:
         while True:
             if process is not None:
                 await process.gone.wait()
-                self._is_ready.clear()
                 steady = time.monotonic() - process.started_at > STEADY_AFTER
                 self._deaths = 1 if steady else self._deaths + 1
             pause = min(FIRST_PAUSE * 2 ** (self._deaths - 1), LONGEST_PAUSE)
@@ -98,7 +99,7 @@ class ProcessAgent:
 
     async def run(self, turn: Turn) -> None:
         process = self._process
-        if process is None or not self._is_ready.is_set():
+        if process is None or not process.is_usable:
             process = await self._restarted()
         if process is None:
             await contract.emit_failure(turn, NOT_RUNNING)
@@ -108,7 +109,7 @@ class ProcessAgent:
 
     async def cancel(self, turn: Turn) -> None:
         process = self._process
-        if process is None or not self._is_ready.is_set():
+        if process is None or not process.is_usable:
             return  # what it would be told about is gone
         request = contract.to_cancel_request(turn, self._secret_names)
         await process.call(turn, Kind.CANCEL, request.SerializeToString())
@@ -118,7 +119,7 @@ class ProcessAgent:
             raise AgentError(f"agent {self.name} is not started")
         try:
             async with asyncio.timeout(self._ready_wait):
-                await self._is_ready.wait()
+                await self._changed.wait()
         except TimeoutError:
             return None
         return self._process

@@ -69,15 +69,14 @@ class Process:
             async with asyncio.timeout(START_LIMIT):
                 await self._ready
         except TimeoutError:
+            await self._cut()
             raise AgentError(f"agent {self._spec} was not loaded after {START_LIMIT:g} s") from None
-        finally:
-            if not self._is_started:
-                self._worker.kill()
-
-    @property
-    def _is_started(self) -> bool:
-        ready = self._ready
-        return ready.done() and not ready.cancelled() and ready.exception() is None
+        except AgentError:
+            await self._cut()
+            raise
+        except BaseException:
+            self._worker.kill()
+            raise
 
     def _setup(self) -> dict[str, Any]:
         level, form = logs.settings()
@@ -97,6 +96,11 @@ class Process:
         self._stream.send(kind, number, payload)
 
     # Calls
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes calls, as far as is known."""
+        return not (self._kill_reason or self._has_hung_up.is_set() or self.gone.is_set())
 
     async def call(self, turn: Turn, kind: Kind, request: bytes) -> None:
         """One run or cancel of the agent; raises what it raised."""
@@ -212,9 +216,16 @@ class Process:
             async with asyncio.timeout(timeout):
                 await self.gone.wait()
         except TimeoutError:
-            pass
+            await self._cut()
         finally:
             self._worker.kill()
+
+    async def _cut(self) -> None:
+        """Kill the process and see it gone."""
+        self._worker.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * LAST_BYTES):
+                await self.gone.wait()
 
 
 def _to_error(payload: bytes) -> Exception | None:
