@@ -89,15 +89,14 @@ class CommandAgent:
             output, data = TextOutput(turn, options.ask_code), given.to_text(turn)
         await output.begin()
         log = ErrorLog(self.name)
-        with Pipes(data, log.feed) as pipes:
-            program = self._keeper.launch(given.variables(turn), pipes.theirs)
-            program.ended.add_done_callback(pipes.output.expect_end)
-            run = _Run(program, pipes, output, options, self._stop_seconds)
+        program = await self._keeper.launch(given.variables(turn), lambda: Pipes(data, log.feed))
+        with program.pipes:
+            run = _Run(program, output, options, self._stop_seconds)
             try:
                 ending = await run.to_its_end()
             finally:
                 program.release()
-        log.end("" if ending.code in (0, options.ask_code) else describe(ending.code))
+        log.end(run.what_went_wrong(ending))
         await run.conclude(ending)
 
     async def cancel(self, turn: Turn) -> None:
@@ -110,13 +109,13 @@ class _Run:
     def __init__(
         self,
         program: Program,
-        pipes: Pipes,
         output: Output,
         options: CommandOptions,
         stop_seconds: float,
     ) -> None:
         self._program = program
-        self._pipes = pipes
+        self._pipes = program.pipes
+        program.ended.add_done_callback(self._pipes.output.expect_end)
         self._output = output
         self._options = options
         self._stop_seconds = stop_seconds
@@ -135,6 +134,11 @@ class _Run:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def what_went_wrong(self, ending: Ending) -> str:
+        """For the log; empty where nothing did."""
+        asks = not self._options.is_events and ending.code == self._options.ask_code
+        return self._reason or ("" if ending.code == 0 or asks else describe(ending.code))
 
     async def conclude(self, ending: Ending) -> None:
         """Say how the turn ended."""

@@ -15,17 +15,22 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.agents import AgentError
 from gateway.agents.command import keeper_process
+from gateway.agents.command.pipes import Pipes
 
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 20.0
 STOP_SECONDS = keeper_process.LAST_SECONDS + 2.0
+MOST_STARTING = 16
+"""Starts that the process has not confirmed; others wait. It starts one at a time anyway, and the
+system bounds the descriptors that are on their way from one process to another."""
+OPEN_FILES = 65_536
 REAP_PAUSE = 0.01
 
 
@@ -41,9 +46,10 @@ class Ending:
 class Program:
     """One start of the program."""
 
-    def __init__(self, keeper: "Keeper", number: int):
+    def __init__(self, keeper: "Keeper", number: int, pipes: Pipes):
         self._keeper = keeper
         self.number = number
+        self.pipes = pipes
         self.pid = 0
         """0 until it has started."""
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -71,6 +77,8 @@ class Keeper:
         }
         self._numbers = 0
         self._programs: dict[int, Program] = {}
+        self._starting: set[int] = set()
+        self._slots = asyncio.Semaphore(MOST_STARTING)
         self._pid = 0
         self._socket: socket.socket | None = None
         self._buffer = b""
@@ -107,18 +115,21 @@ class Keeper:
         if self._reaping:
             await asyncio.wait(self._reaping)
 
-    def launch(self, variables: Mapping[str, str], descriptors: tuple[int, int, int]) -> Program:
-        """Start the program with these variables more, and these descriptors as its stdin, stdout
-        and stderr, which are closed here. A failure shows in `ended`."""
-        if self._socket is None:
-            try:
+    async def launch(self, variables: Mapping[str, str], make: Callable[[], Pipes]) -> Program:
+        """Start the program with these variables more, and the pipes that are made when it is its
+        turn; the caller closes them. A failure shows in `ended`."""
+        await self._slots.acquire()
+        try:
+            if self._socket is None:
                 self._spawn()
-            except AgentError:
-                _close(descriptors)
-                raise
+            pipes = make()
+        except BaseException:
+            self._slots.release()
+            raise
         self._numbers += 1
-        program = self._programs[self._numbers] = Program(self, self._numbers)
-        self.order({"run": program.number, "environment": dict(variables)}, descriptors)
+        program = self._programs[self._numbers] = Program(self, self._numbers, pipes)
+        self._starting.add(program.number)
+        self.order({"run": program.number, "environment": dict(variables)}, pipes.theirs)
         return program
 
     def order(self, line: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
@@ -209,6 +220,7 @@ class Keeper:
             self._ready.set()
             return
         number = line.get("started") or line.get("failed") or line.get("ended") or 0
+        self._has_started(number)
         program = self._programs.get(number)
         if program is None:
             return
@@ -216,6 +228,11 @@ class Keeper:
             program.pid = line["pid"]
         elif not program.ended.done():
             program.ended.set_result(Ending(line.get("code", 0), line.get("error", "")))
+
+    def _has_started(self, number: int) -> None:
+        if number in self._starting:
+            self._starting.discard(number)
+            self._slots.release()
 
     def _lose(self) -> None:
         """The process has ended, as told or by itself."""
@@ -236,17 +253,21 @@ class Keeper:
                 _kill_group(program.pid)
                 program.ended.set_result(Ending(fault="the process that keeps it has ended"))
         self._programs.clear()
+        for number in list(self._starting):
+            self._has_started(number)
         task = loop.create_task(_reap(self._pid))
         self._reaping.add(task)
         task.add_done_callback(self._reaping.discard)
 
 
 def raise_open_files() -> int:
-    """Allow this process as many open files as it may have: each program takes three. Gives what
-    was allowed before, which programs are better off with."""
+    """Allow this process more open files: each program takes three. Gives what was allowed
+    before, which programs are better off with."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS has a limit below the hard one
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):  # macOS has a limit below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return soft
 
 

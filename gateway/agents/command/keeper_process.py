@@ -30,7 +30,6 @@ Rules:
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -244,6 +243,10 @@ class KeeperProcess:
 def _find_prctl() -> Callable[..., int] | None:
     if sys.platform != "linux":
         return None
+    try:
+        import ctypes
+    except ImportError:  # a Python that was built without
+        return None
     function: Callable[..., int] = ctypes.CDLL(None).prctl
     return function
 
@@ -272,7 +275,10 @@ def _end_the_adopted() -> None:
 def main() -> None:
     """As the core starts it."""
     # what the core's libraries have left open is not for programs
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for descriptor in [int(name) for name in os.listdir("/dev/fd")]:
+        if descriptor > 2:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(descriptor)
     KeeperProcess(socket.socket(fileno=os.dup(0))).run()
 
 
