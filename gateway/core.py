@@ -34,8 +34,9 @@ from gateway.pb import AgentInterface, TaskState
 from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
-from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions, claim_path
+from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions
 from gateway.service import Service, ServiceOptions
+from gateway.sockets import claim_path
 from gateway.state_dir import Invitation, StateDir, StateDirError, claim_folder
 from gateway.store import Store, StoreError, open_store
 

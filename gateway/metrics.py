@@ -6,12 +6,15 @@ label holds a prompt, an id or a caller: their number has no bound.
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gateway.config import Address
+from gateway.sockets import claim_path
 
 logger = logging.getLogger(__name__)
 
@@ -190,12 +193,15 @@ class Exposition:
 
     def __init__(self, metrics: Metrics, address: str):
         self._metrics = metrics
+        self.address = address
+        """As it was asked for."""
         self._address = Address.parse(address)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> str:
         """Listen; gives the address. Raises `OSError` where it is taken."""
         if self._address.is_unix:
+            claim_path(self._address.path)
             self._server = await asyncio.start_unix_server(self._answer, self._address.path)
             return str(self._address)
         host = self._address.host
@@ -210,6 +216,9 @@ class Exposition:
         if self._server is not None:
             self._server.close()
             self._server = None
+            if self._address.is_unix:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._address.path)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -156,7 +156,8 @@ class _Life:
             try:
                 report["metrics"] = await self._exposition.start()
             except OSError as error:
-                raise StartError(cannot_listen("metrics", "", error), EXIT_ADDRESS) from None
+                text = cannot_listen("metrics", self._exposition.address, error)
+                raise StartError(text, EXIT_ADDRESS) from None
         logger.info("ready: %s", json.dumps({k: v for k, v in report.items() if k != "reach"}))
         if self._channel:
             self._channel.send({"ready": report})

@@ -1,15 +1,10 @@
 """Sockets for doors to listen at. What fails raises `OSError` with a text for the operator."""
 
-import contextlib
 import errno
-import os
 import socket
-import stat
-from pathlib import Path
 
 from gateway.config import Address
-
-_PROBE_SECONDS = 1.0
+from gateway.sockets import claim_path
 
 
 def listen_at(address: Address) -> socket.socket:
@@ -45,9 +40,7 @@ def _tcp_socket(address: Address) -> socket.socket:
 
 def _unix_socket(path: str) -> socket.socket:
     """Bound at `path`. A socket file that nobody answers is replaced, a live one is not (US01)."""
-    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        _remove_stale(path)
+    claim_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(path)
@@ -55,17 +48,3 @@ def _unix_socket(path: str) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def _remove_stale(path: str) -> None:
-    if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        text = "something that is no socket is there; remove it or choose another path"
-        raise OSError(errno.EEXIST, text, path)
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(_PROBE_SECONDS)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except TimeoutError:
-            pass  # a full backlog: somebody holds it, however slow

@@ -18,7 +18,7 @@ from gateway.config import Address
 from gateway.example import Example
 from gateway.pb import SERVICE_NAME, AgentInterface
 from gateway.server.health import Health, Monitor
-from gateway.server.listening import Listener, bind, claim_path
+from gateway.server.listening import Listener, bind
 from gateway.server.native import Calls, NativeDoor
 
 MESSAGE_BYTES = 16 << 20
@@ -27,7 +27,7 @@ DRAIN_SECONDS = 3600.0
 
 LEAST_GRACE = 0.5
 """For calls that have ended here to say so to their clients, also where many processes want the
-CPU: gRPC breaks off what is left, and clients see CANCELLED. A server without calls ends at once."""
+CPU: gRPC breaks off what is left, and clients see CANCELLED. Without calls it ends at once."""
 
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - recognised, not bound
 _HEALTH = "grpc.health.v1.Health"
@@ -212,5 +212,4 @@ __all__ = [
     "NativeDoor",
     "PublicServer",
     "ServerOptions",
-    "claim_path",
 ]

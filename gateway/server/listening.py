@@ -9,18 +9,15 @@ import errno
 import os
 import socket
 import ssl
-import stat
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from gateway.config import Address, Tls
+from gateway.sockets import claim_path
 
-LONGEST_PATH = 107
-"""Bytes that a Unix socket's address holds (unix(7))."""
 _NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
@@ -94,45 +91,6 @@ def probe(address: Address) -> None:
                 raise OSError(error.errno, error.strerror, str(address)) from None
     if not is_bound and refused is not None:
         raise OSError(refused.errno, refused.strerror, str(address))
-
-
-def claim_path(path: str) -> None:
-    """Make a path free for a Unix socket: create its directory, remove what a dead server left,
-    refuse where one is alive. Raises `OSError`."""
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        text = f"the path has more than {LONGEST_PATH} bytes; choose a shorter one"
-        raise OSError(errno.ENAMETOOLONG, text, path)
-    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        text = "something that is no socket is there; remove it or choose another path"
-        raise OSError(errno.EEXIST, text, path)
-    if _is_answered(path):
-        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)
-    try:
-        os.unlink(path)
-    except OSError as error:
-        text = f"a socket of a server that is gone cannot be removed: {error.strerror}"
-        raise OSError(error.errno, text, path) from None
-
-
-def _is_answered(path: str) -> bool:
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as sock:
-        sock.settimeout(1.0)
-        try:
-            sock.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except TimeoutError:
-            # a full backlog: somebody holds it, however slow
-            return True
-        except OSError as error:
-            text = f"a socket is there that cannot be asked: {error.strerror}"
-            raise OSError(error.errno, text, path) from None
-        return True
 
 
 def read_tls(tls: Tls) -> grpc.ServerCredentials:

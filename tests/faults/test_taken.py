@@ -145,12 +145,13 @@ def test_sockets_of_the_dead_and_of_others(tmp_path: Path) -> None:
             assert gateway.kill(name)
         run(_replaced(gateway, first, [grpc, http]))
 
-    grpc.unlink(missing_ok=True)
-    grpc.write_text("precious")
-    code, text = refusal(argv)
-    assert code == ADDRESS_TAKEN
-    assert "no socket" in text
-    assert grpc.read_text() == "precious"
+    for path in (http, grpc):
+        path.unlink(missing_ok=True)
+        path.write_text("precious")
+        code, text = refusal(argv)
+        assert code == ADDRESS_TAKEN
+        assert "no socket" in text
+        assert path.read_text() == "precious"
 
 
 async def _replaced(gateway: Victim, first: dict[str, int], paths: list[Path]) -> None:

@@ -1,6 +1,8 @@
 """What is counted, and how it is read."""
 
 import asyncio
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +134,20 @@ def test_exposition_address_taken() -> None:
             await first.stop()
 
     run(main())
+
+
+def test_exposition_at_a_socket(tmp_path: Path) -> None:
+    """US01: a live one is refused, one that is left over replaced, and our own removed."""
+    path = tmp_path / "metrics.sock"
+
+    async def main() -> None:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+        first = Exposition(Metrics(), f"unix:{path}")
+        await first.start()
+        with pytest.raises(OSError, match="in use"):
+            await Exposition(Metrics(), f"unix:{path}").start()
+        await first.stop()
+
+    run(main())
+    assert not path.exists()
