@@ -91,5 +91,5 @@ lock: ## pin anew what pyproject.toml asks for (needs uv); ARGS=--upgrade
 	uv pip compile --universal --python-version 3.12 --generate-hashes --no-header --no-annotate $(ARGS) requirements/testbed.in -c requirements/dev.lock -o requirements/testbed.lock
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) $(TESTBED) tests/interop/js/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TESTBED) tests/interop/js/node_modules examples/*/node_modules examples/*/*/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

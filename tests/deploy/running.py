@@ -182,11 +182,15 @@ def _wait(one: Running) -> None:
 
 
 def _volume(path: Path, container: Container) -> Path:
-    """A new volume, as `fsGroup` and compose's options make it: its user's own."""
+    """A new volume: its user's own as compose makes it; root's and the group's in a pod, which has
+    an `fsGroup`."""
     if not path.exists():
-        path.mkdir(mode=0o700)
+        path.mkdir()
+        is_shared = "fsGroup" in container.security
         if os.geteuid() == 0:
-            os.chown(path, container.user, container.group)
+            group = container.security.get("fsGroup", container.group)
+            os.chown(path, 0 if is_shared else container.user, group)
+        path.chmod(0o2777 if is_shared else 0o700)
     return path
 
 
