@@ -19,7 +19,6 @@ from gateway.pb import (
     SubscribeToTaskRequest,
     Task,
     TaskArtifactUpdateEvent,
-    TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
@@ -41,7 +40,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def task(seq: int, state: str = "WORKING", text: str = "") -> tuple[int, StreamResponse]:
     """The whole task."""
-    status = TaskStatus(state=TaskState.Value(f"TASK_STATE_{state}"))
+    status = TaskStatus(state=f"TASK_STATE_{state}")
     artifacts = [Artifact(artifact_id="a", parts=[Part(text=text)])] if text else []
     return seq, StreamResponse(task=Task(id="t", status=status, artifacts=artifacts))
 
@@ -56,7 +55,7 @@ def chunk(seq: int, text: str = "x") -> Step:
 def status(seq: int, state: str) -> Step:
     """A state."""
     update = TaskStatusUpdateEvent(
-        task_id="t", status=TaskStatus(state=TaskState.Value(f"TASK_STATE_{state}"))
+        task_id="t", status=TaskStatus(state=f"TASK_STATE_{state}")
     )
     return seq, StreamResponse(status_update=update)
 
