@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.access import Access, AccessError, from_config
-from gateway.agents import Agent, AgentError, ProposingAgent
+from gateway.agents import Agent, AgentError, DistantAgent, ProposingAgent
 from gateway.agents.command.options import CommandOptions
 from gateway.agents.home import home_of
 from gateway.agents.kinds import Settings, card_name
@@ -34,7 +34,14 @@ from gateway.pb import AgentInterface, TaskState
 from gateway.process import Channel, StartError, cannot_listen
 from gateway.process import run as run_process
 from gateway.runtime import Runtime, RuntimeOptions
-from gateway.server import GrpcServer, Listener, Monitor, PublicServer, ServerOptions
+from gateway.server import (
+    GrpcServer,
+    Listener,
+    Monitor,
+    PublicServer,
+    ServerOptions,
+    UnreadyError,
+)
 from gateway.service import Service, ServiceOptions
 from gateway.sockets import claim_path
 from gateway.state_dir import Invitation, StateDir, StateDirError, claim_folder
@@ -124,7 +131,7 @@ class Core:
         )
         await self._serve_link(card)
         addresses = await self._serve_public(card)
-        self._monitor = Monitor(self._runtime.store.ping, self._tell_ready)
+        self._monitor = Monitor(self._check, self._tell_ready)
         await self._monitor.start()
         self._places["grpc"] = [f"grpc {address}" for address in addresses]
         self._describe()
@@ -256,6 +263,13 @@ class Core:
             )
         except StateDirError as error:
             logger.warning("a2a-gateway stdio cannot join this core: %s", error)
+
+    async def _check(self) -> None:
+        """Raises where the core could not run a turn."""
+        assert self._runtime
+        await self._runtime.store.ping()
+        if isinstance(self._runtime.agent, DistantAgent) and (fault := self._runtime.agent.fault):
+            raise UnreadyError(fault)
 
     async def _tell_ready(self, is_ready: bool, reason: str) -> None:
         assert self._link

@@ -70,5 +70,14 @@ class ProposingAgent(Agent, Protocol):
         again then, and does nothing."""
 
 
+@runtime_checkable
+class DistantAgent(Agent, Protocol):
+    """An agent in another process, which may be away."""
+
+    @property
+    def fault(self) -> str:
+        """Why no turn can run now, empty where it can. Costs nothing to ask."""
+
+
 class AgentError(Exception):
     """The agent cannot be loaded or started; the text says why and what to do."""

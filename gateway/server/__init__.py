@@ -17,7 +17,7 @@ from gateway.card import PROTOCOL_VERSION
 from gateway.config import Address
 from gateway.example import Example
 from gateway.pb import SERVICE_NAME, AgentInterface
-from gateway.server.health import Health, Monitor
+from gateway.server.health import Health, Monitor, UnreadyError
 from gateway.server.listening import Listener, bind
 from gateway.server.native import Calls, NativeDoor
 
@@ -212,4 +212,5 @@ __all__ = [
     "NativeDoor",
     "PublicServer",
     "ServerOptions",
+    "UnreadyError",
 ]

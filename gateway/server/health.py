@@ -51,8 +51,13 @@ class Health:
             await self._servicer.set(service, value)
 
 
+class UnreadyError(Exception):
+    """The core cannot work just now; the text says why."""
+
+
 class Monitor:
-    """Asks the store, again and again, whether it answers; tells of each change."""
+    """Asks again and again whether the store answers, and whatever else `ping` finds wrong
+    (`UnreadyError`); tells of each change."""
 
     def __init__(
         self,
@@ -81,11 +86,13 @@ class Monitor:
             self._task = None
 
     async def check(self) -> bool:
-        """Ask now; whether the store is well."""
+        """Ask now; whether all is well."""
         reason = ""
         try:
             async with asyncio.timeout(self._limit):
                 await self._ping()
+        except UnreadyError as error:
+            reason = str(error)
         except TimeoutError:
             reason = f"the store has not answered for {self._limit:g} s"
         except Exception as error:
@@ -94,7 +101,7 @@ class Monitor:
         is_well = not reason
         if is_well is not self._is_well:
             if self._is_well is not None:
-                logger.warning("%s", reason or "the store answers again")
+                logger.warning("%s", reason or "ready again")
             self._is_well = is_well
             await self._changed(is_well, reason)
         return is_well

@@ -97,6 +97,12 @@ class ProcessAgent:
         if process is not None:
             await process.stop(STOP_TIMEOUT)
 
+    @property
+    def fault(self) -> str:
+        """Why no turn can run now. For readiness."""
+        is_up = self._process is not None and self._process.is_usable
+        return "" if is_up else "the agent's process is being started again"
+
     async def run(self, turn: Turn) -> None:
         process = self._process
         if process is None or not process.is_usable:

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gateway.config import Address
 from gateway.pb import SERVICE_NAME
-from gateway.server import Listener, Monitor, PublicServer
+from gateway.server import Listener, Monitor, PublicServer, UnreadyError
 from tests.conftest import run
 from tests.unit.service.making import make_service
 
@@ -133,6 +133,20 @@ def test_the_monitor_tells_of_changes_alone() -> None:
 
     run(main())
     assert told == [(True, ""), (False, "the store does not answer"), (True, "")]
+
+
+def test_the_monitor_passes_on_what_else_is_wrong() -> None:
+    """Such as an agent that cannot be reached."""
+    told: list[tuple[bool, str]] = []
+
+    async def ping() -> None:
+        raise UnreadyError("the agent cannot be reached")
+
+    async def changed(is_well: bool, reason: str) -> None:
+        told.append((is_well, reason))
+
+    run(Monitor(ping, changed).check())
+    assert told == [(False, "the agent cannot be reached")]
 
 
 def test_the_monitor_notices_a_store_that_hangs() -> None:

@@ -76,6 +76,7 @@ def test_turns_run_elsewhere() -> None:
             assert turn.states == ["WORKING", "COMPLETED"]
             assert int(turn.text) != os.getpid()
             assert (await say(agent, "pid")).text == turn.text
+            assert agent.fault == ""
             assert agent.card == {"name": "Isolated", "description": "Runs apart."}
 
     run(main())
@@ -306,6 +307,7 @@ def test_a_turn_that_finds_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
         agent = ProcessAgent(SPEC, Settings(), name="x", ready_wait=0.05)
         await agent.start()
         await say(agent, "killed")
+        assert agent.fault
         turn = await say(agent, "and now")
         assert turn.states == ["FAILED"]
         assert turn.last_words == NOT_RUNNING
