@@ -177,10 +177,10 @@ def test_a_flood_is_held_up(tmp_path: Path) -> None:
             while not turn.parts:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             turn.gate = asyncio.Event()
-            await asyncio.sleep(0.2)
-            held = len(turn.text), await appears(count)
-            await asyncio.sleep(0.1)
-            assert (len(turn.text), await appears(count)) == held
+            await asyncio.sleep(0.3)
+            # a pipe holds one block, one has been read, and one more is being written
+            printed = (int(await appears(count)) + 1) * 65536
+            assert printed - len(turn.text) <= 3 * 65536
             turn.gate.set()
             await running
         assert len(turn.text) == 1000 * 65536
@@ -225,7 +225,7 @@ def test_what_ignores_a_cancel_is_killed(tmp_path: Path, gives_up: bool) -> None
     script = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
 
     async def main() -> None:
-        async with started(sh(script), cancel_timeout=0.4) as made:
+        async with started(sh(script), cancel_timeout=1.0) as made:
             running = asyncio.create_task(made.run(RecordingTurn("hi")))
             pid = int(await appears(tmp_path / "pid"))
             started_at = time.monotonic()
@@ -234,7 +234,7 @@ def test_what_ignores_a_cancel_is_killed(tmp_path: Path, gives_up: bool) -> None
                 await asyncio.sleep(0)
                 running.cancel()
             await asyncio.wait((running,))
-            assert time.monotonic() - started_at < 0.4
+            assert time.monotonic() - started_at < 1.0
             await gone(pid)
 
     run(main())
