@@ -26,6 +26,7 @@ CHUNKS = 1000
 WAIT_SECONDS = 60.0
 SDK_IMPORT = (sys.executable, "-c", "import a2a.server.request_handlers")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+HEAD = b'{"jsonrpc":"2.0","id":'
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"$/initialize","params":'
     b'{"a2a-service-parameters":{"a2a-version":"1.0"}}}\n'
@@ -127,87 +128,90 @@ def _process(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
 # What one session carries
 
 
-class StdioLoad:
-    """A session with one process: many calls at once, each line checked. As `benchmarks.load`
-    wants it."""
+class StdioLoad(asyncio.Protocol):
+    """A session with one process: many calls at once, as `benchmarks.load` wants it, or one stream
+    whose lines are looked at after its end, so that reading costs the generator little."""
 
-    def __init__(self, text: str = "echo hello", marker: bytes = COMPLETED) -> None:
+    def __init__(self) -> None:
         self.on_answer: Callable[[float], None] = lambda tag: None
         self.failure = ""
-        self._text = text
-        self._marker = marker
         self._number = 0
         self._tags: dict[int, float] = {}
         self._rest = b""
+        self._pieces: list[bytes] = []
+        self._ended: asyncio.Future[None] | None = None
+        """Of a stream, or of the first answer."""
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.WriteTransport | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._lines: asyncio.StreamReader | None = None
 
     async def open(self, argv: Sequence[str]) -> None:
         """Start the process; returns once it has answered."""
         self._process = process = _process(argv)
         loop = asyncio.get_running_loop()
-        lines = self._lines = asyncio.StreamReader(limit=2**24)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), process.stdout)
+        await loop.connect_read_pipe(lambda: self, process.stdout)
         self._writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-        self._writer.write(INITIALIZE)
-        async with asyncio.timeout(WAIT_SECONDS):
-            if b'"result"' not in await self._lines.readline():
-                raise LoadError("the session was refused")
-
-    def listen(self) -> None:
-        """Take answers of calls as they come."""
-        self._reader = asyncio.create_task(self._read())
+        answer = await self._exchange(INITIALIZE)
+        if b'"result"' not in answer:
+            raise LoadError(f"the session was refused: {answer[:300]!r}")
 
     def start(self, tag: float) -> None:
         """Send one call."""
         assert self._writer is not None
         self._number += 1
         self._tags[self._number] = tag
-        self._writer.write(line(self._number, "SendMessage", self._text))
+        self._writer.write(line(self._number, "SendMessage", "echo hello"))
 
     async def stream(self, text: str) -> tuple[float, int]:
         """Seconds of one stream, and its chunks. Raises `LoadError` unless it completed."""
-        assert self._writer is not None
-        assert self._lines is not None
         self._number += 1
         request = line(self._number, "SendStreamingMessage", text)
         began = time.perf_counter()
-        self._writer.write(request)
-        chunks, last = 0, b""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while b'"streamEnd":true' not in (frame := await self._lines.readline()):
-                if not frame or b'"error"' in frame[:200]:
-                    raise LoadError(f"the stream broke off: {frame[:300]!r}")
-                chunks += b'"artifactUpdate"' in frame
-                last = frame
+        body = await self._exchange(request)
         took = time.perf_counter() - began
-        if COMPLETED not in last:
-            raise LoadError(f"the stream did not complete: {last[:300]!r}")
-        return took, chunks
+        if COMPLETED not in body[-2000:]:
+            raise LoadError(f"the stream did not complete: {body[-300:]!r}")
+        return took, body.count(b'"artifactUpdate"')
 
-    async def _read(self) -> None:
-        assert self._lines is not None
-        rest = b""
-        while data := await self._lines.read(2**18):
-            *lines, rest = (rest + data).split(b"\n")
-            for answer in lines:
-                self._answered(answer)
+    async def _exchange(self, request: bytes) -> bytes:
+        assert self._writer is not None
+        self._pieces.clear()
+        self._ended = asyncio.get_running_loop().create_future()
+        self._writer.write(request)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self._ended
+        self._ended = None
+        return b"".join(self._pieces)
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended is not None:
+            self._pieces.append(data)
+            if data.endswith(b"\n") and not self._ended.done() and self._is_over():
+                self._ended.set_result(None)
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for answer in lines:
+            self._answered(answer)
+
+    def _is_over(self) -> bool:
+        """Whether the last line ends a stream, or is any other end."""
+        data = b"".join(self._pieces[-2:])
+        last = data[data.rfind(b"\n", 0, -1) + 1 :]
+        return b'"streamEnd"' in last or b'"error"' in last or b'"binding"' in last
+
+    def connection_lost(self, exc: Exception | None) -> None:
         self.failure = self.failure or "the process ended"
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(LoadError(self.failure))
 
     def _answered(self, answer: bytes) -> None:
-        if self._marker not in answer:
+        if COMPLETED not in answer:
             self.failure = self.failure or f"a wrong answer: {answer[:300]!r}"
             return
-        head = b'{"jsonrpc":"2.0","id":'
-        tag = self._tags.pop(int(answer[len(head) : answer.index(b",", len(head))]))
+        tag = self._tags.pop(int(answer[len(HEAD) : answer.index(b",", len(HEAD))]))
         self.on_answer(tag)
 
     def close(self) -> None:
         """End the process; answers under way are not counted."""
-        if self._reader is not None:
-            self._reader.cancel()
         if self._process is not None:
             self._process.terminate()
             self._process.wait(WAIT_SECONDS)
@@ -220,7 +224,6 @@ async def unary_rate(settings: Settings) -> Figure:
     with servers.fresh_directory() as directory:
         client = StdioLoad()
         await client.open(command(directory, AGENT, "--log-level", "warning"))
-        client.listen()
         try:
             load = await closed(
                 client, IN_FLIGHT, seconds=settings.seconds, warm_up=settings.warm_up

@@ -6,6 +6,7 @@ and the others join it, and where that one ends, one of the others takes its pla
 """
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +14,12 @@ from typing import NamedTuple
 from gateway.agents.home import home_of
 from gateway.config import Config
 from gateway.family import EXIT_DYING, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
-from gateway.link.frames import LinkRefusedError
+from gateway.link.frames import LinkError, LinkRefusedError
 from gateway.own_core import OwnCore
 from gateway.state_dir import Invitation, StateDirError, read_invitation
-from gateway.supervisor import KILL_AFTER, READY_LIMIT, Child, say
+from gateway.supervisor import KILL_AFTER, READY_LIMIT, Child
+
+logger = logging.getLogger(__name__)
 
 LOOK_PAUSE = 0.02
 """Between looks for a core that another process starts or stops."""
@@ -65,15 +68,22 @@ class Nearby:
             if invitation is not None:
                 return self._join(invitation)
             if time.monotonic() > end:
-                raise NoCoreError(
-                    f"a core has the state directory {self._path}, but cannot be joined; its log "
-                    "has the reason, or give another directory by --state-dir",
-                    EXIT_FAILED,
-                )
+                raise self._unjoinable()
             await asyncio.sleep(LOOK_PAUSE)
         return await self._keep()
 
+    def _unjoinable(self) -> LinkError:
+        text = f"a core has the state directory {self._path}, but cannot be joined"
+        if self._joined:  # whoever keeps it may start it again
+            return LinkError(text)
+        return NoCoreError(
+            f"{text}; its log has the reason, or give another directory by --state-dir",
+            EXIT_FAILED,
+        )
+
     def _claim(self) -> bool:
+        if self._joined and not self._agent:
+            return False  # it can do nothing but join again
         try:
             return self._own.claim()
         except StateDirError as error:
@@ -93,7 +103,9 @@ class Nearby:
             )
         if self._joined != invitation.pid:
             self._joined = invitation.pid
-            say(f"joining the core of process {invitation.pid}, agent {invitation.agent}")
+            logger.info(
+                "joining the core of process %d, agent %s", invitation.pid, invitation.agent
+            )
         return Place(invitation.address, invitation.secret, is_own=False)
 
     # a core of our own
@@ -129,7 +141,7 @@ class Nearby:
         pause = child.died()
         if pause is None:
             raise NoCoreError(f"the core cannot be started again{why}", EXIT_DYING)
-        say(f"the core died{why}; starting it again in {pause:.1f} s")
+        logger.warning("the core died%s; starting it again in %.1f s", why, pause)
         return pause
 
     async def stop(self, grace: float) -> None:
@@ -141,7 +153,7 @@ class Nearby:
                 async with asyncio.timeout(grace + KILL_AFTER):
                     await self._gone()
             except TimeoutError:
-                say("the core does not end; it is killed")
+                logger.warning("the core does not end; it is killed")
                 own.kill()
                 await self._gone()
         own.release()

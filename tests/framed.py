@@ -51,6 +51,7 @@ class Program:
             start_new_session=True,
         )
         self._frames: queue.Queue[Any] = queue.Queue()
+        self._is_hung_up = threading.Event()
         self._reader = threading.Thread(target=self._read_all, daemon=True)
         self._reader.start()
         self.leftover: list[Any] = []
@@ -148,7 +149,7 @@ class Program:
         stream = self.process.stdout
         assert stream is not None
         try:
-            while line := stream.readline():
+            while not self._is_hung_up.is_set() and (line := stream.readline()):
                 self._frames.put(self._body(line, stream) if self._headers else line)
         except (AssertionError, ValueError) as error:
             self._frames.put(error)
@@ -170,6 +171,14 @@ class Program:
         """It sees the end of its input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
+
+    def hang_up(self) -> None:
+        """Close both pipes from this side, in the middle of whatever it sends."""
+        self._is_hung_up.set()
+        self._reader.join(SECONDS)
+        for stream in (self.process.stdout, self.process.stdin):
+            assert stream is not None
+            stream.close()
 
     def exit_code(self, seconds: float = SECONDS) -> int:
         """Wait for its end."""

@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from gateway.lock import open_lock, try_lock
+from gateway.pb import AgentCard
 from gateway.state_dir import read_invitation
+from tests.conftest import run
 from tests.framed import Program, core_of, gone, is_alive, kill, program, stdio_command
 from tests.processes import gateway
+from transports.core import CoreClient
+from transports.stdio import BINDING
 
 AGENT = "tests.doubles.agents:agent"
 GRACE = {"A2A_GATEWAY_GRACE": "3"}
@@ -129,33 +133,31 @@ def test_a_signal_before_it_is_ready(tmp_path: Path) -> None:
             assert "Traceback" not in peer.text()
 
 
-def test_the_client_closes_its_end_of_the_output(tmp_path: Path) -> None:
-    """Nobody can be answered: it ends at once, whatever runs."""
-    process = subprocess.Popen(
-        command(tmp_path),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **GRACE},
+def test_the_client_closes_its_end_of_the_output(peer: Program) -> None:
+    """Nobody can be answered: it ends at once, whatever runs, and its core soon after."""
+    core = ready(peer)
+    peer.message("slow 500 10", 1, "SendStreamingMessage")
+    assert peer.answer(1)
+    began = time.monotonic()
+    peer.hang_up()
+    assert peer.exit_code() == 0
+    assert time.monotonic() - began < 1.0
+    assert gone(core, 3.0 + 2.0)
+    assert "Traceback" not in peer.text()
+
+
+def test_streams_that_are_closed(tmp_path: Path) -> None:
+    """Without an input or an output there is nothing to serve; without standard error there is."""
+    words = " ".join(command(tmp_path))
+    for closed in ("<&-", ">&-"):
+        done = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, timeout=20)
+        assert done.returncode == 2
+        assert b"must both be open" in done.stderr
+    request = b'{"jsonrpc":"2.0","id":1,"method":"$/ping"}'
+    done = subprocess.run(
+        ["sh", "-c", f"{words} 2>&-"], input=request, stdout=subprocess.PIPE, timeout=20
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process:
-        text = (
-            b'{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{'
-            b'"a2a-service-parameters":{"a2a-version":"1.0"},'
-            b'"message":{"messageId":"1","role":"ROLE_USER","parts":[{"text":"slow 500 10"}]}}}\n'
-        )
-        process.stdin.write(text)
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.stdout.close()
-        began = time.monotonic()
-        assert process.wait(10) == 0
-        assert time.monotonic() - began < 2.0
-        assert b"Traceback" not in process.stderr.read()
-    assert is_free(tmp_path)
+    assert (done.returncode, done.stdout) == (0, b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
 
 
 # Deaths
@@ -290,6 +292,58 @@ def test_a_gateway_ends_under_a_process_that_had_joined(tmp_path: Path) -> None:
             assert core_of(peer.pid) is None
         peer.works()
         assert core_of(peer.pid) is not None
+
+
+def test_a_process_without_an_agent_waits_for_the_next_core(tmp_path: Path) -> None:
+    """It cannot start one; calls that come meanwhile fail in time, and the session goes on."""
+    with ExitStack() as stack:
+        with gateway(AGENT, tmp_path, {"grace": 2}):
+            peer = stack.enter_context(program(command(tmp_path, "")))
+            peer.works()
+        peer.message("echo", 1)
+        with gateway(AGENT, tmp_path, {"grace": 2}):
+            assert "result" in peer.answer(1)
+            peer.works()
+
+
+def test_a_client_that_is_gone_takes_nothing_from_others(tmp_path: Path) -> None:
+    """Its process ends at once. The core that it kept lets the calls of others end, and goes."""
+    with program(command(tmp_path), environment=GRACE) as first:
+        core = ready(first)
+        with program(command(tmp_path), environment=GRACE) as second:
+            second.works()
+            second.message("slow 15 100", 1)
+            first.message("slow 500 10", 1, "SendStreamingMessage")
+            assert first.answer(1)
+            assert first.process.stdout is not None
+            began = time.monotonic()
+            first.hang_up()
+            assert first.exit_code() == 0
+            assert time.monotonic() - began < 1.0
+            answer = second.answer(1)
+            assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            assert gone(core, 3.0 + 2.0)
+            second.works()
+
+
+def test_the_card_of_a_core_of_its_own(peer: Program, tmp_path: Path) -> None:
+    """R51, R59: the entry stands in the card while the process keeps the core, once, however many
+    have joined; of a core that others keep the card is left alone."""
+
+    async def card() -> list[tuple[str, str]]:
+        invitation = read_invitation(tmp_path / "state")
+        assert invitation is not None
+        client = CoreClient(invitation.address, door="test", secret=invitation.secret.encode())
+        await client.start()
+        assert client.card is not None
+        found = AgentCard.FromString(client.card.agent_card)
+        await client.stop(0)
+        return [(entry.url, entry.protocol_binding) for entry in found.supported_interfaces]
+
+    ready(peer)
+    with program(command(tmp_path)) as other:
+        other.works()
+        assert run(card()) == [("stdio:", BINDING)]
 
 
 def test_secrets_are_for_this_user_alone(peer: Program, tmp_path: Path) -> None:

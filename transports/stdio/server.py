@@ -84,6 +84,9 @@ class StdioServer:
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._deadline = 0.0
+        self._is_lost = False
+        """Whether the client is gone. A core of ours then drains by itself, for the sake of others
+        that have joined it; nobody waits for this process."""
         self._asked_at = 0.0
 
     def ask_to_stop(self) -> None:
@@ -110,7 +113,9 @@ class StdioServer:
             self._input.close()
             self._output.close()
             await self._client.stop(0)
-            await self._until_hurried(self._core.stop(max(0.0, self._deadline - loop.time())))
+            if not self._is_lost:
+                left = max(0.0, self._deadline - loop.time())
+                await self._until_hurried(self._core.stop(left))
             if self._hurrying.is_set():
                 await self._core.stop(0)
 
@@ -137,15 +142,13 @@ class StdioServer:
     async def _drain(self, session: ByteSession, is_told: bool) -> None:
         """The end of the session. A client that ended its input knows; one that is gone has no
         use for answers."""
-        loop = asyncio.get_running_loop()
+        if not session.lost.done():
+            logger.info("ending, grace %.1f s", self._grace)
+            self._deadline = asyncio.get_running_loop().time() + self._grace
+            await self._until_hurried(session.drain(self._grace, announce=is_told))
         if session.lost.done():
             logger.info("ending: %s", session.lost.result())
-            return
-        self._deadline = loop.time() + self._grace
-        logger.info("ending, grace %.1f s", self._grace)
-        await self._until_hurried(session.drain(self._grace, announce=is_told))
-        if session.lost.done():
-            self._deadline = 0.0
+            self._is_lost = True
 
     async def _before_stop(self, work: Awaitable[object]) -> bool:
         """Do this, unless the process is told to stop before it is done; whether it was done.
