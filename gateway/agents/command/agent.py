@@ -84,7 +84,9 @@ class CommandAgent:
         options = self._options
         output: Output
         if options.is_events:
-            output, data = EventOutput(turn), given.to_line(turn, self._secret_names)
+            # to write a large one takes long: the loop goes on meanwhile
+            data = await asyncio.to_thread(given.to_line, turn, self._secret_names)
+            output = EventOutput(turn)
         else:
             output, data = TextOutput(turn, options.ask_code), given.to_text(turn)
         await output.begin()

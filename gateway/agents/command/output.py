@@ -1,5 +1,6 @@
 """From what a program prints to the events of its turn (A2A 4.1, 4.2). Layer: agents."""
 
+import asyncio
 import codecs
 import signal
 from typing import Protocol
@@ -11,6 +12,7 @@ from gateway.agents.output import Writer, ask, fail, status
 from gateway.errors import InvalidAgentResponseError
 from gateway.pb import Event, StreamResponse
 
+LARGE_BYTES = 64 * 1024
 QUESTION_CHARACTERS = 4096
 """Of the last line, where it is a question."""
 
@@ -111,7 +113,11 @@ class EventOutput:
         line = b"".join(self._pieces).strip()
         self._pieces = []
         self._count += 1
-        if line:
+        if len(line) > LARGE_BYTES:
+            # to read it takes long: the loop goes on meanwhile
+            event = await asyncio.to_thread(to_event, line, self._count)
+            await self._writer.write(event)
+        elif line:
             await self._writer.write(to_event(line, self._count))
 
 
