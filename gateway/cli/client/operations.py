@@ -5,7 +5,8 @@ from contextlib import aclosing
 from shlex import quote
 from typing import Any
 
-from gateway.cli.client import exits
+from gateway.call import CURSOR
+from gateway.cli.client import exits, polling
 from gateway.cli.client.output import Answers, Output, one_line, state_name
 from gateway.errors import FailureError
 from gateway.pb import (
@@ -67,11 +68,9 @@ async def follow(
     metadata: dict[str, str],
     cancel_on_interrupt: bool = False,
 ) -> int:
-    """A stream to its end."""
+    """A stream to its end. Where the agent does not stream, its task is looked at instead."""
     try:
-        async with aclosing(connection.stream(method, request, metadata)) as events:
-            async for sequence, response in events:
-                answers.event(sequence, response)
+        await _follow(connection, method, request, answers, metadata)
     except asyncio.CancelledError:
         answers.end()
         if cancel_on_interrupt and answers.task_id:
@@ -79,6 +78,32 @@ async def follow(
         raise
     answers.end()
     return _code(answers)
+
+
+async def _follow(
+    connection: Connection,
+    method: str,
+    request: Any,
+    answers: Answers,
+    metadata: dict[str, str],
+) -> None:
+    try:
+        async with aclosing(connection.stream(method, request, metadata)) as events:
+            async for sequence, response in events:
+                answers.event(sequence, response)
+        return
+    except FailureError as error:
+        if error.failure.row.reason != "UNSUPPORTED_OPERATION" or answers.has_begun:
+            raise
+        if method == "SendStreamingMessage":
+            if connection.card is not None and connection.card.capabilities.streaming:
+                raise
+            await polling.send(connection, request, answers, metadata)
+            return
+    # it does not stream, or the task has ended
+    task: Any = await connection.unary("GetTask", GetTaskRequest(id=request.id))
+    answers.event(0, StreamResponse(task=task))
+    await polling.follow(connection, task, answers)
 
 
 async def subscribe(
@@ -90,25 +115,14 @@ async def subscribe(
     cancel_on_interrupt: bool,
 ) -> int:
     """SubscribeToTask; a task that has ended is read instead."""
-    metadata = {} if after is None else {"last-event-id": str(after)}
-    try:
-        return await follow(
-            connection,
-            "SubscribeToTask",
-            SubscribeToTaskRequest(id=task_id),
-            answers,
-            metadata=metadata,
-            cancel_on_interrupt=cancel_on_interrupt,
-        )
-    except FailureError as error:
-        if error.failure.row.reason != "UNSUPPORTED_OPERATION" or answers.task_id:
-            raise
-        task: Any = await connection.unary("GetTask", GetTaskRequest(id=task_id))
-        if exits.of_task(task) == exits.NOT_FINISHED:
-            raise
-    answers.event(0, StreamResponse(task=task))
-    answers.end()
-    return _code(answers)
+    return await follow(
+        connection,
+        "SubscribeToTask",
+        SubscribeToTaskRequest(id=task_id),
+        answers,
+        metadata={} if after is None else {CURSOR: str(after)},
+        cancel_on_interrupt=cancel_on_interrupt,
+    )
 
 
 async def get(

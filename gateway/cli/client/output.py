@@ -117,6 +117,11 @@ class Answers:
         self._last_artifact = ""
         self._has_text = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything came."""
+        return self.is_message or bool(self.task_id)
+
     def event(self, sequence: int, response: StreamResponse) -> None:
         """One event of a stream."""
         self.sequence = max(self.sequence, sequence)

@@ -1,19 +1,24 @@
 """Each client command against a real gateway, over each wire."""
 
+import asyncio
 import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.conftest import run
+from tests.doubles.web import Asked, Said, Web, web
 from tests.processes import gateway
 from tests.unit.cli.client.conftest import AGENT, Place
 from tests.unit.cli.client.running import Done, invoke
 
 Command = Callable[..., Done]
 
+INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 WIRES = ("card", "jsonrpc", "rest", "grpc", "stdio")
 wires = pytest.mark.parametrize("wire", WIRES)
 
@@ -401,3 +406,39 @@ def test_credentials(tmp_path: Path) -> None:
         assert "API key in header x-own-key" in ways.out
         # an interface that lives answers, whoever asks
         assert run("ping", place.http).code == 0
+
+
+def test_an_agent_that_does_not_stream(place: Place, command: Command) -> None:
+    """S88, S162: `stream` and `subscribe` look at the task instead, no sooner than they may, and
+    show what is new."""
+    streaming = ("/message:stream", ":subscribe")
+
+    def answer(asked: Asked) -> Said:
+        if asked.path.startswith("/.well-known"):
+            entry = {"protocolBinding": "HTTP+JSON", "protocolVersion": "1.0", "url": found[0].url}
+            return Said(json.dumps({"name": "x", "supportedInterfaces": [entry]}).encode())
+        if asked.path.endswith(streaming):
+            refusal = {
+                "code": 400,
+                "message": "no streams here",
+                "details": [{"@type": INFO, "reason": "UNSUPPORTED_OPERATION"}],
+            }
+            return Said(json.dumps({"error": refusal}).encode(), 400)
+        answered = httpx.request(
+            asked.verb, place.http + asked.path, content=asked.body, trust_env=False,
+            headers={"a2a-version": "1.0", "content-type": "application/json"},
+        )  # fmt: skip
+        kept = {name: v for name, v in answered.headers.items() if name == "retry-after"}
+        return Said(answered.content, answered.status_code, kept)
+
+    found: list[Web] = []
+
+    async def main() -> list[Done]:
+        async with web(answer) as server:
+            found.append(server)
+            sent = await asyncio.to_thread(command, "stream", server.url, "slow 4 300")
+            asked = await asyncio.to_thread(command, "subscribe", server.url, task_of(sent))
+            return [sent, asked]
+
+    for done in run(main()):
+        assert (done.code, done.out) == (0, "chunk 0 chunk 1 chunk 2 chunk 3 \n")
