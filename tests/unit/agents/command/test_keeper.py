@@ -207,3 +207,10 @@ def test_a_terminal_does_not_reach_it() -> None:
             assert turn.text == "hi\n"
 
     run(main())
+
+
+def test_more_than_the_socket_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"LARGE_{number}" for number in range(8)]
+    for name in names:
+        monkeypatch.setenv(name, "x" * 100_000)
+    assert play(sh("echo ${#LARGE_7}"), environment=names).text == "100000\n"
