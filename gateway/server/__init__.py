@@ -29,6 +29,10 @@ LEAST_GRACE = 0.5
 """For calls that have ended here to say so to their clients, also where many processes want the
 CPU: gRPC breaks off what is left, and clients see CANCELLED. Without calls it ends at once."""
 
+QUIET_SECONDS = 0.1
+REFUSING_SECONDS = 0.5
+"""Before a drain closes the listeners: at least as long without a call, at most so long."""
+
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - recognised, not bound
 _HEALTH = "grpc.health.v1.Health"
 
@@ -136,10 +140,11 @@ class PublicServer:
         public_url: str = "",
     ) -> None:
         self.health = Health()
-        door = NativeDoor(service)
+        self._door = NativeDoor(service)
+        self._closing: asyncio.Task[None] | None = None
         self._has_tls = any(listener.tls for listener in listeners)
         self._server = GrpcServer(
-            (door.add_to, self.health.add_to, _add_reflection), listeners, options
+            (self._door.add_to, self.health.add_to, _add_reflection), listeners, options
         )
         self._public_url = public_url
 
@@ -182,12 +187,29 @@ class PublicServer:
 
     async def drain(self) -> None:
         """NOT_SERVING, no new calls; calls under way go on."""
-        await self.health.end()
+        if self._closing is None:
+            await self.health.end()
+            self._door.refuse()
+            self._closing = asyncio.create_task(self._close_when_quiet())
+
+    async def _close_when_quiet(self) -> None:
+        """gRPC ends calls that it has received and not handed over when it closes, and clients see
+        CANCELLED. So they are refused in words before, until hardly any comes."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + REFUSING_SECONDS
+        while True:
+            left = min(self._door.refused_at + QUIET_SECONDS, end) - loop.time()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
         await self._server.drain()
 
     async def stop(self, grace: float) -> None:
         """Drain, let calls end within `grace` seconds, cut the rest off."""
         await self.drain()
+        if self._closing is not None and not self._closing.done():
+            await asyncio.wait((self._closing,), timeout=grace)
+            self._closing.cancel()
         await self._server.stop(grace)
 
 

@@ -18,6 +18,7 @@ from gateway.call import EXTENSIONS, PARAMETER_PREFIXES, SERVICE_PARAMETERS, Cal
 from gateway.errors import Failure, InvalidParamsError, UnavailableError, judge
 from gateway.pb import METHODS, SERVICE_NAME, Method, ProtoMessage
 from gateway.server.gathering import Gathering
+from gateway.service.running import STOPPING
 from gateway.store import LogEvent
 
 DOOR = "grpc"
@@ -54,6 +55,14 @@ class NativeDoor:
         self._stall = stall
         self._names = SERVICE_PARAMETERS | set(service.credential_names)
         self._gathering = Gathering()
+        self._is_refusing = False
+        self.refused_at = 0.0
+        """When it began to refuse calls, or last refused one (loop time)."""
+
+    def refuse(self) -> None:
+        """Answer new calls with UNAVAILABLE; those under way go on."""
+        self._is_refusing = True
+        self.refused_at = asyncio.get_running_loop().time()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve A2AService on this server's listeners."""
@@ -73,6 +82,8 @@ class NativeDoor:
 
         async def handle(raw: bytes, context: Any) -> bytes:
             try:
+                if self._is_refusing:
+                    self._refuse_one()
                 if (group := gathering.enter()) is not None:
                     await group
                 call = self._call(context)
@@ -95,6 +106,8 @@ class NativeDoor:
         async def handle(raw: bytes, context: Any) -> None:
             events: Any = None
             try:
+                if self._is_refusing:
+                    self._refuse_one()
                 if (group := gathering.enter()) is not None:
                     await group
                 call = self._call(context)
@@ -116,6 +129,10 @@ class NativeDoor:
             await _fail(context, failure)
 
         return handle
+
+    def _refuse_one(self) -> None:
+        self.refuse()
+        raise UnavailableError(STOPPING)
 
     async def _write(self, context: Any, batch: list[LogEvent]) -> None:
         # a write ends when the client's window has room: that is the back-pressure

@@ -111,3 +111,28 @@ def test_a_stop_that_is_given_up_can_be_taken_over() -> None:
         await client.stop()
 
     run(main())
+
+
+def test_who_goes_on_calling_is_refused_in_words() -> None:
+    """SH03: no call that comes while the listeners close is dropped by gRPC (CANCELLED)."""
+
+    async def call_until_refused(client: GrpcClient) -> str:
+        try:
+            while True:
+                await client.unary("SendMessage", make_send(), make_call())
+        except FailureError as error:
+            return f"{error.failure.row.reason}: {error.failure.message}"
+
+    async def main() -> None:
+        core = Core()
+        core.gate.set()
+        client = await core.start()
+        calling = [asyncio.create_task(call_until_refused(client)) for _ in range(64)]
+        await core.runtime.entered.wait()
+        await core.stop(1.0)
+        found = {await task for task in calling}
+        assert {words.partition(":")[0] for words in found} == {"UNAVAILABLE"}, found
+        assert any("The server is stopping" in words for words in found)
+        await client.stop()
+
+    run(main())
