@@ -51,6 +51,8 @@ async def agent(input: Input) -> AsyncIterator[Any]:
         case "raise":
             yield "before"
             raise ValueError("secret-123")
+        case "raise-much":
+            raise ValueError("\ud800" + "x" * 10_000_000 + "the end")
         case "timeout":
             yield "before"
             raise TimeoutError("too slow")

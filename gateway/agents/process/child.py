@@ -40,6 +40,8 @@ from gateway.pb import Event, SendMessageRequest, Task, agent_pb2
 from gateway.runtime.contexts import Contexts
 
 GC_THRESHOLD = 20_000
+MAX_TRACE_BYTES = 64 * 1024
+"""Of an exception, its end; the text of one may be anything."""
 _F_SETSIG = 10
 """Of Linux; the module fcntl does not name it."""
 
@@ -252,8 +254,8 @@ def to_status(error: Exception) -> Status:
     if isinstance(error, A2AError):
         return judge(error).to_status()
     code = Code.DEADLINE_EXCEEDED if isinstance(error, TimeoutError) else Code.UNKNOWN
-    trace = "".join(traceback.format_exception(error))
-    return Status(code=code, message=trace.encode(errors="backslashreplace").decode())
+    trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    return Status(code=code, message=trace[-MAX_TRACE_BYTES:].decode(errors="replace"))
 
 
 def end_with_parent(alive: int) -> None:

@@ -195,6 +195,17 @@ def test_its_exceptions_are_for_the_log() -> None:
     run(main())
 
 
+def test_what_they_say_is_bounded() -> None:
+    async def main() -> None:
+        async with started(message_bytes=1 << 20) as agent:
+            with pytest.raises(AgentFailureError, match="the end") as caught:
+                await say(agent, "raise-much")
+            assert len(str(caught.value)) <= 1 << 16
+            assert (await say(agent, "and now")).text == "and now"
+
+    run(main())
+
+
 def test_an_error_of_a2a_is_for_the_client() -> None:
     async def main() -> None:
         async with started() as agent:
