@@ -30,6 +30,8 @@ async def one_end() -> AsyncIterator[tuple[End, socket.socket]]:
     with theirs:
         await asyncio.get_running_loop().create_unix_connection(lambda: end.stream, sock=ours)
         yield end, theirs
+        # what is not read would be waited for
+        theirs.close()
         end.stream.close()
         await end.lost
 
