@@ -34,14 +34,18 @@ def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = 
 
     async def main() -> int:
         async with await connect(settings.url, options) as connection:
-            return await work(connection, output)
+            try:
+                return await work(connection, output)
+            except asyncio.CancelledError:
+                # at once: a program may take its time to end
+                output.end_line()
+                if left is not None:
+                    left(output)
+                raise
 
     try:
         code = asyncio.run(main())
     except KeyboardInterrupt:
-        output.end_line()
-        if left is not None:
-            left(output)
         code = exits.INTERRUPTED
     except UrlError as error:
         raise click.UsageError(str(error)) from None

@@ -81,6 +81,12 @@ def left_by(
         if is_canceled:
             output.error(f"task {task_id} is canceled")
             return
+        if settings.url.startswith("stdio:"):
+            output.error(
+                f"left; the program ends now, and with it task {task_id}, unless it belongs to a "
+                "core that goes on"
+            )
+            return
         after = f" --after {kept[-1].sequence}" if kept[-1].sequence else ""
         output.error(
             f"left; task {task_id} goes on. Come back by: "

@@ -14,7 +14,7 @@ from tests.conftest import run
 from tests.doubles.web import Asked, Said, Web, web
 from tests.processes import gateway
 from tests.unit.cli.client.conftest import AGENT, Place
-from tests.unit.cli.client.running import Done, invoke
+from tests.unit.cli.client.running import Done, finish, invoke, start
 
 Command = Callable[..., Done]
 
@@ -289,6 +289,18 @@ class TestAbout:
         assert done.code == 0
         assert "_A2A_GATEWAY_COMPLETE" in done.out
 
+    def test_words_that_are_completed(self, tmp_path: Path) -> None:
+        """What the script asks for."""
+        words = {
+            "_A2A_GATEWAY_COMPLETE": "bash_complete",
+            "COMP_WORDS": "a2a-gateway ca",
+            "COMP_CWORD": "1",
+        }
+        process = start(folder=tmp_path, environment=words)
+        done = finish(process)
+        found = [line.partition(",")[2] for line in done.out.splitlines()]
+        assert found == ["call", "cancel", "card"]
+
 
 class TestFailures:
     """What is said, and what to do about it."""
@@ -350,6 +362,22 @@ class TestFailures:
         done = command("call", place.server.addresses.metrics["core"], "x")
         assert done.code == 21
         assert "no agent card" in done.err
+
+
+def test_unix_sockets(tmp_path: Path) -> None:
+    """R59: HTTP in both bindings, and gRPC."""
+    http, grpc = tmp_path / "http.sock", tmp_path / "grpc.sock"
+    doors = {"http": {"address": f"unix:{http}"}, "grpc": {"address": f"unix:{grpc}"}}
+    with gateway(AGENT, tmp_path / "gateway", {"transports": doors}):
+        for arguments in (
+            (f"http+unix:{http}",),
+            (f"http+unix://{http}", "--binding", "rest"),
+            (f"grpc:unix:{grpc}",),
+            (f"grpc+unix:{grpc}",),
+        ):
+            done = invoke("stream", *arguments, "echo x", folder=tmp_path)
+            assert (done.code, done.out) == (0, "echo x\n"), done.err
+            assert invoke("ping", *arguments, folder=tmp_path).code == 0
 
 
 ACCESS: dict[str, Any] = {
