@@ -8,14 +8,15 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from gateway.call import Call
 from gateway.errors import FailureError, judge
 from gateway.pb import ProtoMessage, StreamResponse
+from transports import wire
 from transports.core import CoreClient
-from transports.grpc_client import GrpcClient, GrpcStream
-from transports.http.client import Binding, HttpClient
+from transports.grpc_client import GrpcClient, NativeClient
+from transports.http.client import HttpClient
 from transports.stdio.client import StdioClient
 
 Metadata = Mapping[str, str]
@@ -68,49 +69,33 @@ class Client(Protocol):
         """Let go of the connection."""
 
 
-class _OverHttp:
-    def __init__(self, places: Places, binding: Binding):
-        self._client = HttpClient(places.http, binding)
+class _OverWire:
+    """The client of a wire, as the product has it."""
+
+    def __init__(self, client: wire.Client, timeout_name: str = ""):
+        """`timeout_name`: the parameter that carries the deadline; the client's own timeout would
+        answer before the server."""
+        self._client = client
+        self._timeout_name = timeout_name
 
     async def unary(
         self, method: str, request: ProtoMessage, metadata: Metadata, timeout: float | None = None
     ) -> Reply:
-        message = await self._client.unary(method, request, metadata)
+        if timeout is not None and self._timeout_name:
+            metadata = {**metadata, self._timeout_name: str(round(timeout * 1000))}
+            timeout = None
+        message = await self._client.unary(method, request, metadata, timeout)
         return Reply(message, self._client.metadata)
 
     async def stream(
         self, method: str, request: ProtoMessage, metadata: Metadata, headers: dict[str, str]
     ) -> Events:
-        stream = cast(Events, self._client.stream(method, request, metadata))
-        async with aclosing(stream) as events:
+        async with aclosing(self._client.stream(method, request, metadata, headers)) as events:
             async for seq, response in events:
-                headers.update(headers or self._client.metadata)
                 yield Event(seq, response)
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-class _OverGrpc:
-    def __init__(self, places: Places):
-        self._client = GrpcClient(places.grpc)
-
-    async def unary(
-        self, method: str, request: ProtoMessage, metadata: Metadata, timeout: float | None = None
-    ) -> Reply:
-        call = Call.from_metadata((), door="grpc", timeout=timeout)
-        call.metadata.update(metadata)
-        answer = await self._client.unary(method, request, call)
-        return Reply(answer.message, answer.metadata)
-
-    def stream(
-        self, method: str, request: ProtoMessage, metadata: Metadata, headers: dict[str, str]
-    ) -> Events:
-        call = Call("grpc", dict(metadata))
-        return _read(self._client.stream(method, request, call), headers)
-
-    async def close(self) -> None:
-        await self._client.stop()
 
 
 class _OverLink:
@@ -138,34 +123,6 @@ class _OverLink:
         await self._client.stop(0)
 
 
-class _OverStdio:
-    """A process that joins the gateway, which the client starts."""
-
-    def __init__(self, places: Places):
-        words = ("stdio", "--state-dir", places.state_dir, "--log-level", "error")
-        self._client = StdioClient([sys.executable, "-m", "gateway.cli", *words])
-
-    async def unary(
-        self, method: str, request: ProtoMessage, metadata: Metadata, timeout: float | None = None
-    ) -> Reply:
-        if timeout is not None:
-            # not by the client's own timeout, which would answer first
-            metadata = {**metadata, "x-a2a-timeout-ms": str(round(timeout * 1000))}
-        message = await self._client.unary(method, request, metadata)
-        return Reply(message, self._client.metadata)
-
-    async def stream(
-        self, method: str, request: ProtoMessage, metadata: Metadata, headers: dict[str, str]
-    ) -> Events:
-        stream = self._client.stream(method, request, metadata, headers)
-        async with aclosing(stream) as events:
-            async for seq, response in events:
-                yield Event(seq, response)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-
 def _read_call(metadata: Metadata, timeout: float | None = None) -> Call:
     try:
         return Call.from_metadata(metadata.items(), door="link", timeout=timeout)
@@ -181,7 +138,7 @@ class _Batches(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def _read(stream: _Batches | GrpcStream, headers: dict[str, str]) -> Events:
+async def _read(stream: _Batches, headers: dict[str, str]) -> Events:
     async with aclosing(stream):
         async for batch in stream:
             headers.update(headers or stream.metadata)
@@ -190,19 +147,21 @@ async def _read(stream: _Batches | GrpcStream, headers: dict[str, str]) -> Event
 
 
 async def _json_rpc(places: Places) -> Client:
-    return _OverHttp(places, "jsonrpc")
+    return _OverWire(HttpClient(places.http, "jsonrpc"))
 
 
 async def _rest(places: Places) -> Client:
-    return _OverHttp(places, "rest")
+    return _OverWire(HttpClient(places.http, "rest"))
 
 
 async def _grpc(places: Places) -> Client:
-    return _OverGrpc(places)
+    return _OverWire(NativeClient(GrpcClient(places.grpc)))
 
 
 async def _stdio(places: Places) -> Client:
-    return _OverStdio(places)
+    words = ("stdio", "--state-dir", places.state_dir, "--log-level", "error")
+    client = StdioClient([sys.executable, "-m", "gateway.cli", *words])
+    return _OverWire(client, "x-a2a-timeout-ms")
 
 
 async def _link(places: Places) -> Client:
