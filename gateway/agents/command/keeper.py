@@ -31,6 +31,8 @@ MOST_STARTING = 16
 """Starts that the process has not confirmed; others wait. It starts one at a time anyway, and the
 system bounds the descriptors that are on their way from one process to another."""
 OPEN_FILES = 65_536
+_KINDS = frozenset({"started", "failed", "ended", "gone"})
+"""Lines about one program, named by its number."""
 REAP_PAUSE = 0.01
 
 
@@ -143,7 +145,7 @@ class Keeper:
 
     def release(self, program: Program) -> None:
         """See `Program.release`."""
-        if self._programs.pop(program.number, None) is not None:
+        if program.number in self._programs:
             self.order({"release": program.number})
 
     # the process
@@ -219,15 +221,17 @@ class Keeper:
         if "ready" in line:
             self._ready.set()
             return
-        number = line.get("started") or line.get("failed") or line.get("ended") or 0
+        ((kind, number),) = ((k, n) for k, n in line.items() if k in _KINDS)
         self._has_started(number)
         program = self._programs.get(number)
         if program is None:
             return
-        if "started" in line:
+        if kind == "started":
             program.pid = line["pid"]
         elif not program.ended.done():
             program.ended.set_result(Ending(line.get("code", 0), line.get("error", "")))
+        if kind in ("failed", "gone"):
+            del self._programs[number]
 
     def _has_started(self, number: int) -> None:
         if number in self._starting:
@@ -249,8 +253,8 @@ class Keeper:
             _close(descriptors)
         self._unsent.clear()
         for program in self._programs.values():
+            _kill_group(program.pid)
             if not program.ended.done():
-                _kill_group(program.pid)
                 program.ended.set_result(Ending(fault="the process that keeps it has ended"))
         self._programs.clear()
         for number in list(self._starting):

@@ -13,8 +13,10 @@ come with the line that starts it:
           {"end": 1, "after": 2.0}      SIGTERM to its group, SIGKILL after so many seconds
           {"release": 1}                SIGKILL to what is left of its group; forget it
     out   {"ready": true}
-          {"started": 1, "pid": 4711}   or {"failed": 1, "error": ".."}
+          {"started": 1, "pid": 4711}   the process is there; the program may still fail to start
+          {"failed": 1, "error": ".."}
           {"ended": 1, "code": 0}       the exit code, or minus the signal's number
+          {"gone": 1}                   nothing is left of it
 
 Rules:
 
@@ -177,23 +179,25 @@ class KeeperProcess:
                 env={**program["environment"], **environment},
                 cwd=program["directory"],
                 start_new_session=True,
-                preexec_fn=self._tie if self._prctl else None,
+                preexec_fn=lambda: self._announce(number),
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._tell({"failed": number, "error": str(error)})
         else:
             self._runs[number] = Run(number, process)
-            self._tell({"started": number, "pid": process.pid})
         finally:
             for descriptor in given:
                 os.close(descriptor)
 
-    def _tie(self) -> None:
-        """In the new process: it ends with this one."""
-        assert self._prctl
-        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != self._pid:  # which has ended just before
-            os._exit(1)
+    def _announce(self, number: int) -> None:
+        """In the new process, before it becomes the program."""
+        if self._prctl:
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != self._pid:  # which has ended just before
+                os._exit(1)
+        # told here and not by the keeper, which may be killed before it could: the core knows
+        # of each program before that can have children
+        self._tell({"started": number, "pid": os.getpid()})
 
     def _end(self, run: Run, after: float) -> None:
         if run.is_ended:
@@ -209,6 +213,7 @@ class KeeperProcess:
         if run.is_ended:
             run.process.wait()
             del self._runs[run.number]
+            self._tell({"gone": run.number})
         else:
             run.is_released = True
 
