@@ -33,6 +33,8 @@ BURST = 4
 """Blows in a row; then all is thawed, the service has to be back, and a sample is looked at."""
 GRACE = 1.0
 REVIVE_SECONDS = 20.0
+BACK_SECONDS = 15.0
+"""The core waits for the agent's process, and all have to share the CPU with the load."""
 GONE_SECONDS = 5.0
 FROZEN = (0.1, 1.5)
 LONG_FROZEN = (8.0, 13.0)
@@ -160,7 +162,7 @@ class Chaos:
         """Every door answers again; the seconds that it took."""
         await self._all_thawed()
         started = time.monotonic()
-        await back(self._gateway)
+        await back(self._gateway, BACK_SECONDS)
         async with Caller(self._gateway.addresses, self._chance.choice(DOORS)) as caller:
             ids = list(self._ledger.tasks)
             some = self._chance.sample(ids, min(SAMPLE, len(ids)))

@@ -70,12 +70,12 @@ def _kill(gateway: Victim, chance: random.Random) -> int:
     return min(1, sum([gateway.kill(name) for name in names]))
 
 
-async def back(gateway: Victim) -> float:
-    """Wait until every door answers; the seconds that it took. Fails after `BACK_SECONDS`."""
+async def back(gateway: Victim, seconds: float = BACK_SECONDS) -> float:
+    """Wait until every door answers; the seconds that it took. Fails after `seconds`."""
     started = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for door in DOORS:
-            group.create_task(_answers(gateway, door, started + BACK_SECONDS))
+            group.create_task(_answers(gateway, door, started + seconds))
     return time.monotonic() - started
 
 
