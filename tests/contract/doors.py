@@ -161,6 +161,7 @@ async def _grpc(places: Places) -> Client:
 async def _stdio(places: Places) -> Client:
     words = ("stdio", "--state-dir", places.state_dir, "--log-level", "error")
     client = StdioClient([sys.executable, "-m", "gateway.cli", *words])
+    await client.ping()  # behaviours count on a door that is open: it has joined
     return _OverWire(client, "x-a2a-timeout-ms")
 
 
