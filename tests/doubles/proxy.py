@@ -17,13 +17,29 @@ class Proxy:
         self._cut = cut
         self.address = ""
         self.connections = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self.cuts = 0
         self.is_open = True
         """Whether new connections get through; otherwise they are closed at once."""
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         self.connections += 1
+        with suppress(asyncio.CancelledError):
+            await self._serve(reader, writer)
+        self._tasks.discard(task)
+
+    async def end(self) -> None:
+        """Drop all connections."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.is_open:
             writer.transport.abort()
             return
@@ -77,6 +93,7 @@ async def proxy(target: str, cut: Cut = lambda seen: None) -> AsyncIterator[Prox
         yield made
     finally:
         server.close()
+        await made.end()
 
 
 def after_events(number: int, cuts: int, mark: bytes = b"\n\n") -> Cut:

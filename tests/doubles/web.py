@@ -40,7 +40,20 @@ async def web(answer: Callable[[Asked], Said]) -> AsyncIterator[Web]:
     """Serve on a free port of loopback; each connection has one request."""
     found = Web()
 
+    tasks: set[asyncio.Task[None]] = set()
+
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await serve(reader, writer)
+        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+            writer.transport.abort()
+        finally:
+            tasks.discard(task)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         verb, path, _ = head[0].split(" ")
         headers = {name.lower(): value for name, value in (x.split(": ", 1) for x in head[1:] if x)}
@@ -53,6 +66,7 @@ async def web(answer: Callable[[Asked], Said]) -> AsyncIterator[Web]:
         writer.write("\r\n".join(lines).encode("latin-1") + said.body)
         await writer.drain()
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(take, "127.0.0.1", 0)
     found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -60,3 +74,7 @@ async def web(answer: Callable[[Asked], Said]) -> AsyncIterator[Web]:
         yield found
     finally:
         server.close()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

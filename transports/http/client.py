@@ -36,6 +36,9 @@ CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
 
 _BY_STATUS: dict[int, Row] = {
     **{row.http: row for row in reversed(TABLE)},
+    # rows that share a status: the plainest one, where the answer does not say which
+    400: BY_REASON["INVALID_PARAMS"],
+    500: BY_REASON["INTERNAL_ERROR"],
     502: BY_REASON["UNAVAILABLE"],
     504: BY_REASON["UNAVAILABLE"],
 }

@@ -21,6 +21,7 @@ STANDARD_TEXTS = {
 """First words of the messages of JSON-RPC's own codes (A2A 9.5)."""
 
 _BY_NUMBER = {row.jsonrpc: row for row in TABLE}
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)s")
 _WORD_BREAK = re.compile(r"_([a-z0-9])")
 
 
@@ -80,26 +81,40 @@ def error_object(failure: Failure) -> dict[str, Any]:
 
 def failure_from(error: Any, row: Row | None = None) -> Failure:
     """Back from an error object of JSON-RPC, or of REST, which gives its own `row` to fall back
-    on. An object without our ErrorInfo is judged by its number."""
+    on. An object without our ErrorInfo is judged by its number; what does not fit is passed
+    over."""
     if not isinstance(error, dict):
         error = {}
     info: dict[str, str] = {}
     violations: tuple[tuple[str, str], ...] = ()
     retry_after = None
-    found = row or _BY_NUMBER.get(error.get("code", 0), BY_REASON["INTERNAL_ERROR"])
-    for detail in error.get("data") or error.get("details") or ():
-        match detail.get("@type", "").removeprefix(_TYPE):
+    code = error.get("code")
+    found = row or _BY_NUMBER.get(code if type(code) is int else 0, BY_REASON["INTERNAL_ERROR"])
+    for detail in _objects(error.get("data") or error.get("details")):
+        match str(detail.get("@type", "")).removeprefix(_TYPE):
             case "ErrorInfo":
-                found = BY_REASON.get(detail.get("reason", ""), found)
-                info = dict(detail.get("metadata", {}))
+                found = BY_REASON.get(str(detail.get("reason", "")), found)
+                metadata = detail.get("metadata")
+                values = metadata if isinstance(metadata, dict) else {}
+                info = {name: str(value) for name, value in values.items()}
             case "BadRequest":
                 violations = tuple(
-                    (v.get("field", ""), v.get("description", ""))
-                    for v in detail.get("fieldViolations", ())
+                    (str(v.get("field", "")), str(v.get("description", "")))
+                    for v in _objects(detail.get("fieldViolations"))
                 )
             case "RetryInfo":
-                retry_after = float(detail.get("retryDelay", "0s").rstrip("s"))
+                retry_after = _seconds(detail.get("retryDelay"))
     challenges = tuple(filter(None, info.pop("challenges", "").split(", ")))
     text = str(error.get("message", ""))
     text = text.removeprefix(STANDARD_TEXTS.get(found.jsonrpc, "") + ": ")
     return Failure(found, text, info, violations, challenges, retry_after)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _seconds(duration: Any) -> float | None:
+    """A google.protobuf.Duration in ProtoJSON, such as `1.5s`."""
+    found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
+    return float(found[1]) if found is not None else None

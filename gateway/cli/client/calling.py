@@ -25,7 +25,8 @@ Work = Callable[[Connection, Output], Awaitable[int]]
 
 
 def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = None) -> NoReturn:
-    """Connect, do the work, exit with its code. `left` says what an interruption leaves."""
+    """Connect, do the work, exit with its code. `left` says what an interruption leaves, or a
+    `TimeoutError` of the work."""
     # gRPC writes its own notes to stderr, which belongs to ours
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     output = Output(as_json=settings.as_json, is_quiet=settings.is_quiet)
@@ -42,6 +43,10 @@ def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = 
                 if left is not None:
                     left(output)
                 raise
+            except TimeoutError:
+                if left is not None:
+                    left(output)
+                return exits.NOT_FINISHED
 
     try:
         code = asyncio.run(main())

@@ -66,12 +66,15 @@ async def follow(
     answers: Answers,
     *,
     metadata: dict[str, str],
+    timeout: float | None = None,
     cancel_on_interrupt: bool = False,
 ) -> int:
-    """A stream to its end. Where the agent does not stream, its task is looked at instead."""
+    """A stream to its end, or for so many seconds; then raises `TimeoutError`. Where the agent
+    does not stream, its task is looked at instead."""
     try:
-        await _follow(connection, method, request, answers, metadata)
-    except asyncio.CancelledError:
+        async with asyncio.timeout(timeout):
+            await _follow(connection, method, request, answers, metadata)
+    except (asyncio.CancelledError, TimeoutError):
         answers.end()
         if cancel_on_interrupt and answers.task_id:
             await connection.unary("CancelTask", CancelTaskRequest(id=answers.task_id), None, 10.0)
@@ -112,6 +115,7 @@ async def subscribe(
     answers: Answers,
     *,
     after: int | None,
+    timeout: float | None,
     cancel_on_interrupt: bool,
 ) -> int:
     """SubscribeToTask; a task that has ended is read instead."""
@@ -121,6 +125,7 @@ async def subscribe(
         SubscribeToTaskRequest(id=task_id),
         answers,
         metadata={} if after is None else {CURSOR: str(after)},
+        timeout=timeout,
         cancel_on_interrupt=cancel_on_interrupt,
     )
 

@@ -52,7 +52,10 @@ _SHARED = (
         help="Ask for a protocol extension; give it again for more.",
     ),
     click.option(
-        "--timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Default: none."
+        "--timeout",
+        type=click.FloatRange(min=0.001),
+        metavar="SECONDS",
+        help="How long to wait. Default: as it takes.",
     ),
     click.option(
         "--retry-for",

@@ -52,6 +52,7 @@ def send(
                     request,
                     answers,
                     metadata=metadata,
+                    timeout=settings.timeout,
                     cancel_on_interrupt=cancel_on_interrupt,
                 )
         finally:

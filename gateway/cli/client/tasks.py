@@ -21,7 +21,12 @@ def subscribe(
         answers = Answers(output, save=settings.values["save"])
         kept.append(answers)
         code = await operations.subscribe(
-            connection, task_id, answers, after=after, cancel_on_interrupt=cancel_on_interrupt
+            connection,
+            task_id,
+            answers,
+            after=after,
+            timeout=settings.timeout,
+            cancel_on_interrupt=cancel_on_interrupt,
         )
         operations.next_step(output, answers, settings.url, is_kept=False)
         return code

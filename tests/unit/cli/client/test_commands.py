@@ -25,8 +25,9 @@ wires = pytest.mark.parametrize("wire", WIRES)
 
 def task_of(done: Done) -> str:
     """The id that stands among the hints."""
-    (line,) = [line for line in done.err.splitlines() if line.startswith("task ")]
-    return line.removeprefix("task ")
+    return next(
+        line.removeprefix("task ") for line in done.err.splitlines() if line.startswith("task ")
+    )
 
 
 class TestCall:
@@ -183,6 +184,18 @@ class TestStream:
             *["artifactUpdate"] * 3,
             "statusUpdate",
         ]
+
+    def test_a_time_to_leave(self, place: Place, command: Command) -> None:
+        """--timeout: exit code 15, and how to come back."""
+        done = command("stream", place.http, "slow 900 99", "--timeout", "0.5")
+        assert done.code == 15
+        assert done.out.startswith("chunk 0")
+        assert f"a2a-gateway subscribe --after {done.out.count('chunk') + 2} " in done.err
+        ended = command("stream", place.http, "slow 900 99", "--timeout", "0.5",
+                        "--cancel-on-interrupt")  # fmt: skip
+        task_id = task_of(ended)
+        assert ended.err.splitlines()[-1] == f"task {task_id} is canceled"
+        assert command("subscribe", place.http, task_id).code == 12
 
     def test_failures_for_machines(self, place: Place, command: Command) -> None:
         """The last line is the error, as JSON-RPC has it."""
