@@ -6,6 +6,7 @@ Two of them, because gRPC serves everything at every listener of a server: the p
 """
 
 import asyncio
+import shlex
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -170,15 +171,15 @@ class PublicServer:
 
     def reach(self, example: Example) -> list[tuple[str, str]]:
         """For each address: how it is written, and a line to try it."""
-        credentials = " -H 'Authorization: Bearer TOKEN'" if example.needs_credentials else ""
-        start = (
-            f"grpcurl {'' if self._has_tls else '-plaintext '}-H 'a2a-version: 1.0'{credentials} "
-            f"-d {example.message}"
-        )
-        method = f"{SERVICE_NAME}/SendStreamingMessage"
+        scheme = "grpcs" if self._has_tls else "grpc"
+        credentials = " --token TOKEN" if example.needs_credentials else ""
         return [
-            (str(a), f"{start} {f'-unix {a.path}' if a.is_unix else a} {method}")
-            for a in self.addresses
+            (
+                str(address),
+                f"a2a-gateway stream {scheme}:{'' if address.is_unix else '//'}{address} "
+                f"{shlex.quote(example.text)}{credentials}",
+            )
+            for address in self.addresses
         ]
 
     async def set_ready(self, is_ready: bool) -> None:

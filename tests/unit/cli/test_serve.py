@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import Server, gateway
+from tests.processes import ROOT, Server, gateway
 
 TOKEN = "token-that-nobody-may-see"
 ACCESS = {"access": {"tokens": [{"caller": "alice", "token": TOKEN}]}, "logs": {"format": "json"}}
@@ -49,6 +50,15 @@ def test_the_line_to_try_http_streams(served: Server) -> None:
     assert next(iter(events[0])) == "task"
     assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert len(events) > 10
+
+
+def test_the_line_to_try_grpc_streams(served: Server) -> None:
+    """S66: our own client is there where the gateway is."""
+    (line,) = re.findall(r"try: a2a-gateway (.*)", served.text())
+    argv = [sys.executable, "-m", "gateway.cli", *shlex.split(line), "--json"]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "TASK_STATE_COMPLETED" in answer.splitlines()[-1]
+    assert len(answer.splitlines()) > 10
 
 
 def test_metrics_of_both_processes(served: Server) -> None:
