@@ -5,6 +5,7 @@ of the last commit and wait for nobody). A commit is one statement and one fsync
 figures: docs/decisions/0003-stores.md.
 """
 
+import asyncio
 import contextlib
 import os
 import re
@@ -25,6 +26,7 @@ from gateway.store import (
     Write,
 )
 from gateway.store.sqlite_lock import OwnerLock
+from gateway.store.sqlite_log import lengthen
 from gateway.store.sqlite_rows import (
     TASK_COLUMNS,
     TURN_COLUMNS,
@@ -53,6 +55,8 @@ MAX_CACHED = 10_000
 """Scopes whose numbers are kept in memory, and whose totals."""
 
 CHECKPOINT_PAGES = 4000
+LOG_BYTES = CHECKPOINT_PAGES * (4096 + 24)
+"""Of the log when it is copied into the database and begun anew: pages with their headers."""
 JOURNAL_BYTES = 64 * 1024 * 1024
 
 _EVENTS = f"""
@@ -91,6 +95,7 @@ class SqliteStore(Store):
         self._readers = Workers("store-reader", self.path, self._connect_reader, READERS)
         self._file = (0, 0)
         """Device and inode."""
+        self._lengthening: asyncio.Task[None] | None = None
         self._scopes: dict[Scope, int] = {}
         self._totals: dict[Scope, dict[tuple[object, ...], int]] = {}
         """Totals of ListTasks filters; those of a scope go with its next change."""
@@ -104,8 +109,17 @@ class SqliteStore(Store):
         except BaseException:
             await self.close()
             raise
+        self._lengthening = asyncio.create_task(self._lengthen_log())
+
+    async def _lengthen_log(self) -> None:
+        # in steps, so that commits get in between
+        while await self._writer.run(lambda db: lengthen(self.path, LOG_BYTES)):
+            pass
 
     async def close(self) -> None:
+        if self._lengthening is not None:
+            self._lengthening.cancel()
+            await asyncio.wait([self._lengthening])
         await self._readers.stop()
         await self._writer.stop()
         self._lock.release()
