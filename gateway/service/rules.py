@@ -117,7 +117,6 @@ def check_version(version: str) -> None:
             {"supported": VERSION},
         )
     raise VersionNotSupportedError(
-        f"The protocol version {version[:32]!r} is not supported; "
-        f"send A2A-Version: {VERSION}",
+        f"The protocol version {version[:32]!r} is not supported; send A2A-Version: {VERSION}",
         {"supported": VERSION},
     )
