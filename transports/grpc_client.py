@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
 from gateway.call import CURSOR, EXTENSIONS, IDEMPOTENCY_KEY, VERSION, Call
-from gateway.errors import Code, Failure, FailureError
+from gateway.errors import BY_REASON, Code, Failure, FailureError
 from gateway.pb import METHODS, ProtoMessage, StreamResponse
 from transports.wire import Events, UnreachableError
 
@@ -135,6 +135,8 @@ class NativeClient:
             answer = await self._client.unary(method, request, call)
         except FailureError as error:
             raise _unreachable(error) from None
+        except DecodeError:
+            raise _odd(METHODS[method].response) from None
         self.metadata = answer.metadata
         return answer.message
 
@@ -156,10 +158,17 @@ class NativeClient:
                         yield sequence, StreamResponse.FromString(payload)
         except FailureError as error:
             raise _unreachable(error) from None
+        except DecodeError:
+            raise _odd(StreamResponse) from None
 
     async def aclose(self) -> None:
         """Close the channel; calls under way end."""
         await self._client.stop()
+
+
+def _odd(kind: type[ProtoMessage]) -> FailureError:
+    text = f"The server's answer is no {kind.DESCRIPTOR.name} in protobuf"
+    return FailureError(Failure(BY_REASON["INVALID_AGENT_RESPONSE"], text))
 
 
 def _unreachable(error: FailureError) -> FailureError:

@@ -4,6 +4,7 @@ Neutral ground between `transports.client`, which chooses a wire, and the wires'
 """
 
 import base64
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from gateway.pb import AgentCard, ProtoMessage, StreamResponse
 Events = AsyncGenerator[tuple[int, StreamResponse], None]
 
 API_KEY_HEADER = "x-api-key"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Client(Protocol):
@@ -121,6 +123,10 @@ class Credentials:
         for name, value in (("token", self.token), ("API key", self.api_key)):
             if not value.isascii() or not value.isprintable() or value != value.strip():
                 raise ValueError(f"the {name} holds what cannot be sent: blanks or other signs")
+        if self.api_key_header and not _HEADER.fullmatch(self.api_key_header):
+            raise ValueError(f"{self.api_key_header!r} is no name of a header")
+        if self.basic and ":" in self.basic[0]:
+            raise ValueError("the user of Basic may hold no colon")
 
     def __bool__(self) -> bool:
         return bool(self.token or self.api_key or self.basic)

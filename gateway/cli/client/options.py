@@ -130,6 +130,8 @@ class Settings:
         if bool(values["cert"]) != bool(values["key"]):
             raise click.UsageError("--cert and --key belong together; give both")
         extensions = ", ".join(values["extensions"])
+        if not extensions.isascii() or not extensions.isprintable():
+            raise click.UsageError("--extension: a URI holds printable ASCII characters alone")
         return Options(
             credentials=read_credentials(values),
             tls=Tls(values["ca"], values["cert"], values["key"]),

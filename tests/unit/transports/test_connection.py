@@ -202,6 +202,13 @@ class TestCredentials:
         """RFC 7617: UTF-8."""
         assert Credentials(basic=("ä", "b:c")).to_metadata() == {"authorization": "Basic w6Q6Yjpj"}
 
+    def test_names(self) -> None:
+        """RFC 9110 s5.1, RFC 7617 s2."""
+        with pytest.raises(ValueError, match="'X Key:' is no name"):
+            Credentials(api_key="k", api_key_header="X Key:")
+        with pytest.raises(ValueError, match="colon"):
+            Credentials(basic=("a:b", "p"))
+
     def test_two_authorizations(self) -> None:
         """There is one header for both."""
         with pytest.raises(ValueError, match="one of them"):

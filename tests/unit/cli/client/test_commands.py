@@ -361,6 +361,8 @@ class TestFailures:
             (("x", "--new"), "--continue"),
             (("x", "--cert", __file__), "--cert and --key"),
             (("x", "--idempotency-key", "ä"), "printable ASCII"),
+            (("x", "--extension", "urn:ä"), "printable ASCII"),
+            (("x", "--api-key", "k", "--api-key-header", "a b"), "no name of a header"),
             (("x", "--file", "/nowhere"), "/nowhere"),
         ],
     )
