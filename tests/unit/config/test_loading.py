@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 import transports
-from gateway.config import Config, ConfigError, from_plain, from_wire, load, to_wire
+from gateway.config import (
+    Config,
+    ConfigError,
+    from_plain,
+    from_wire,
+    load,
+    secrets_of,
+    to_wire,
+)
 from transports.http import Options as HttpOptions
 
 SECRET = "very-secret-value"
@@ -288,3 +296,32 @@ def test_type_is_what_it_says() -> None:
     config: Config = load(environment={"A2A_GATEWAY_LIMITS__CALLS": "5"})
     assert type(config.limits.calls) is int
     assert isinstance(config.state_dir, Path)
+
+
+def test_a_process_without_doors(tmp_path: Path) -> None:
+    """`a2a-gateway stdio` opens none, whatever the sources say; it is told where the state is
+    before anything is checked."""
+    told: list[Path] = []
+    file = tmp_path / "gateway.yaml"
+    file.write_text("state_dir: state\ntransports: {http: 0.0.0.0:80, nonsense: {}}\n")
+    config = load(file, environment={}, has_doors=False, told=told.append)
+    assert told == [config.state_dir] == [tmp_path / "state"]
+    assert config.transports.grpc is None
+    assert config.transports.others == {}
+    file.write_text("state_dir: state\nlimits: {calls: many}\n")
+    with pytest.raises(ConfigError, match=r"limits\.calls"):
+        load(file, environment={}, has_doors=False, told=told.append)
+    assert len(told) == 2
+    with pytest.raises(ConfigError, match=r"link\.address"):
+        load(environment={"A2A_GATEWAY_LINK__ADDRESS": "192.0.2.1:7"}, has_doors=False)
+
+
+def test_secrets() -> None:
+    """All of them, for the logs to leave out."""
+    config = load(
+        environment={
+            "A2A_GATEWAY_ACCESS__TOKENS": f"[{{caller: a, token: {SECRET}}}]",
+            "A2A_GATEWAY_LINK__SECRET": "of the link",
+        }
+    )
+    assert sorted(secrets_of(config)) == sorted([SECRET, "of the link"])
