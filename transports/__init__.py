@@ -75,6 +75,8 @@ def options(name: str) -> type | None:
 
 def unknown(name: str, known: list[str]) -> str:
     """Words for a door that there is not."""
+    if name == "stdio":
+        return "stdio is no door to open beforehand: its client starts a2a-gateway stdio"
     listed = ", ".join(known)
     if close := difflib.get_close_matches(name, known, 1, 0.6):
         return f"there is no door {name!r}; did you mean {close[0]}? Installed are {listed}"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.own_core import OwnCore
 
+IS_WINDOWS = os.name == "nt"
+
 
 @click.command(epilog=EXIT_CODES)
 @configured("agent", "store", "state_dir", "log_level")
@@ -25,7 +27,7 @@ def stdio(file: Path | None, **flags: str | None) -> None:
     """Answer one client on standard input and output, such as an editor that started this: one
     JSON-RPC message a line, or behind Content-Length headers. Joins the core that runs on the
     state directory, or starts one and ends it when the client goes."""
-    if os.name == "nt":
+    if IS_WINDOWS:
         raise click.ClickException(
             "stdio needs a POSIX system; on Windows, run it in WSL, or use: a2a-gateway serve"
         )
