@@ -212,6 +212,13 @@ def test_usage(tmp_path: Any) -> None:
         assert (done.returncode, done.stdout) == (code, b""), done.stderr
         assert text in done.stderr.decode()
         assert b"Traceback" not in done.stderr
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        stdio_command(tmp_path / "file", "demo"), input=b"", capture_output=True, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (5, b"")
+    assert b"cannot be used" in done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_another_agent_is_not_joined(places: Places) -> None:
