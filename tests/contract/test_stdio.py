@@ -214,7 +214,10 @@ def test_usage(tmp_path: Any) -> None:
         assert b"Traceback" not in done.stderr
     (tmp_path / "file").touch()
     done = subprocess.run(
-        stdio_command(tmp_path / "file", "demo"), input=b"", capture_output=True, timeout=30
+        stdio_command(tmp_path / "file" / "state", "demo"),
+        input=b"",
+        capture_output=True,
+        timeout=30,
     )
     assert (done.returncode, done.stdout) == (5, b"")
     assert b"cannot be used" in done.stderr
