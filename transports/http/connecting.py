@@ -69,7 +69,11 @@ def choose(card: AgentCard, url: str, options: Options) -> tuple[list[Way], list
     ways: list[Way] = []
     passed_over: list[str] = []
     for entry in card.supported_interfaces:
-        if reason := _unfit(entry, url, options):
+        try:
+            reason = _unfit(entry, url, options)
+        except ValueError:  # of urlsplit, whose texts are of no use to anybody
+            reason = "its URL cannot be read"
+        if reason:
             passed_over.append(f"{entry.protocol_binding} at {entry.url}: {reason}")
         else:
             is_ours = _origin(entry, url) == _origin_of(url)

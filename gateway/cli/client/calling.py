@@ -11,7 +11,7 @@ import click
 from gateway.cli.client import exits
 from gateway.cli.client.options import Settings
 from gateway.cli.client.output import Output, one_line
-from gateway.errors import Failure, FailureError
+from gateway.errors import BY_REASON, Failure, FailureError
 from transports.client import (
     ConnectError,
     Connection,
@@ -55,7 +55,7 @@ def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = 
     except UrlError as error:
         raise click.UsageError(str(error)) from None
     except ConnectError as error:
-        output.error(f"a2a-gateway: {error}")
+        output.failure(Failure(BY_REASON["UNAVAILABLE"], str(error)))
         code = exits.UNREACHABLE
     except FailureError as error:
         code = report(error, settings, options, output)

@@ -82,6 +82,8 @@ def test_credentials_stay_at_their_origin(url: str, entry: tuple[str, str]) -> N
         (HERE, ("GRPC", "[::1]:1"), "this machine"),
         (HERE, ("JSONRPC", "file:///etc/passwd"), "no http or https"),
         (HERE, ("HTTP+JSON", "agent.example"), "no http or https"),
+        (HERE, ("HTTP+JSON", "https://[agent"), "cannot be read"),
+        (HERE, ("GRPC", "agent.example:port"), "cannot be read"),
     ],
 )
 def test_where_a_card_may_not_lead(url: str, entry: tuple[str, str], words: str) -> None:
