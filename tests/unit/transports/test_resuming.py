@@ -54,9 +54,7 @@ def chunk(seq: int, text: str = "x") -> Step:
 
 def status(seq: int, state: str) -> Step:
     """A state."""
-    update = TaskStatusUpdateEvent(
-        task_id="t", status=TaskStatus(state=f"TASK_STATE_{state}")
-    )
+    update = TaskStatusUpdateEvent(task_id="t", status=TaskStatus(state=f"TASK_STATE_{state}"))
     return seq, StreamResponse(status_update=update)
 
 
