@@ -13,8 +13,9 @@ import httpx
 
 from gateway.pb import Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent
 from tests.doubles.core import FakeCore
+from transports.http import Options
 from transports.http.protocol import Bounds
-from transports.http.server import HttpTransport, Options
+from transports.http.server import HttpTransport
 
 MESSAGE = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
 

@@ -12,8 +12,9 @@ from tests.conftest import run
 from tests.doubles.certificates import Authority
 from tests.doubles.core import FakeCore
 from tests.unit.transports.http.serving import echo, served
+from transports.http import Options, Tls
 from transports.http.client import Binding, HttpClient
-from transports.http.server import HttpTransport, Options, Tls
+from transports.http.server import HttpTransport
 
 
 def test_several_addresses_and_free_ports() -> None:
