@@ -4,5 +4,5 @@
 calls it. Unlike the other doors it is not opened by `serve`: the client starts the process.
 """
 
-BINDING = "https://a2a-gateway.dev/bindings/stdio/v1"
-"""The URI of the binding, in cards and in the answer to `$/initialize`."""
+BINDING = "urn:a2a-gateway:binding:stdio:v1"
+"""The name of the binding, in cards and in the answer to `$/initialize`: a URN, nothing to fetch."""
