@@ -62,10 +62,12 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(kind: Kind, folder: Path, grace: float = 2.0) -> AsyncIterator[Client]:
+async def client_of(
+    kind: Kind, folder: Path, *, grace: float = 2.0, cancel_timeout: float = CANCEL_TIMEOUT
+) -> AsyncIterator[Client]:
     """A client of a new agent, which is stopped at the end."""
     async with kind.made(folder) as agent:
-        options = RuntimeOptions(cancel_timeout=CANCEL_TIMEOUT)
+        options = RuntimeOptions(cancel_timeout=cancel_timeout)
         runtime = Runtime(agent, MemoryStore(), options)
         await runtime.start()
         try:
@@ -103,11 +105,13 @@ def words_of(task: Task) -> str:
     return "".join(part.text for part in task.status.message.parts)
 
 
-async def is_still(path: Path, seconds: float = 0.15) -> bool:
-    """Whether nobody writes the file any more; all who do write it every few milliseconds."""
-    size = _size(path)
-    await asyncio.sleep(seconds)
-    return _size(path) == size
+async def is_still(path: Path, seconds: float = 10.0) -> None:
+    """Wait until nobody writes the file any more; all who do write it every few milliseconds."""
+    async with asyncio.timeout(seconds):
+        size = -1
+        while size != _size(path):
+            size = _size(path)
+            await asyncio.sleep(0.15)
 
 
 def _size(path: Path) -> int:

@@ -24,7 +24,7 @@ from tests.agents import elsewhere as remotes
 ROOT = Path(__file__).resolve().parents[2]
 
 CANCEL_TIMEOUT = 0.5
-"""Of every gateway in this suite."""
+"""Of every gateway in this suite, unless its test says otherwise."""
 
 Made = Callable[[Path], AbstractAsyncContextManager[Agent]]
 """An agent that is not started, and whatever it needs around it; the folder is the test's own."""
