@@ -105,7 +105,7 @@ def test_a_stop_that_is_given_up_can_be_taken_over() -> None:
         await asyncio.wait([first])
         started = time.monotonic()
         await core.server.stop(0.0)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         with pytest.raises(FailureError):
             await anext(stream)
         await client.stop()

@@ -118,13 +118,13 @@ def test_second_signal_hurries(supervised: Start) -> None:
     one.ready()
     started = time.monotonic()
     one.process.send_signal(signal.SIGTERM)
-    one.wait_for("adapter stop 60")
     one.process.send_signal(signal.SIGTERM)
+    one.wait_for("adapter stop 60")
     time.sleep(ONE_SIGNAL + 0.1)
     assert "adapter stop 0" not in one.trace()
     one.process.send_signal(signal.SIGTERM)
     one.end()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert "adapter stop 0" in one.trace()
 
 

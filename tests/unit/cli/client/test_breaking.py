@@ -109,7 +109,7 @@ class TestBrokenStreams:
             with gateway(AGENT, tmp_path / "gateway") as server:
                 place = Place(server, tmp_path / "gateway")
                 running = [
-                    start("stream", place.url(wire), "slow 400 25", folder=tmp_path)
+                    start("stream", place.url(wire), "slow 4000 25", folder=tmp_path)
                     for wire in ("card", "stdio", "grpc")
                 ]
                 for process in running:
@@ -162,11 +162,14 @@ class TestBrokenStreams:
 def read_until(process: "subprocess.Popen[str]", text: str) -> None:
     """Read what a command prints, until this text; what it printed is lost."""
     assert process.stdout is not None
+    limit = threading.Timer(30, process.kill)
+    limit.start()
     seen = ""
     while text not in seen:
         piece = os.read(process.stdout.fileno(), 4096).decode()
         assert piece, f"ended: {seen}"
         seen += piece
+    limit.cancel()
 
 
 def core_of(supervisor: int) -> int:
@@ -183,8 +186,7 @@ class TestInterrupted:
     """Ctrl-C."""
 
     def interrupt(self, place: Place, folder: Path, *options: str) -> Done:
-        process = start("stream", *options, place.http, "slow 200 25", folder=folder)
-        threading.Timer(20, process.kill).start()
+        process = start("stream", *options, place.http, "slow 2000 25", folder=folder)
         read_until(process, "chunk 2")
         process.send_signal(signal.SIGINT)
         return finish(process)
@@ -213,7 +215,7 @@ class TestInterrupted:
 
     def test_a_reader_that_leaves(self, place: Place, tmp_path: Path) -> None:
         """A pipe whose reader ends, such as `| head -1`: no traceback."""
-        process = start("stream", place.http, "slow 200 25", folder=tmp_path)
+        process = start("stream", place.http, "slow 100 25", folder=tmp_path)
         read_until(process, "chunk 1")
         assert process.stdout is not None
         process.stdout.close()

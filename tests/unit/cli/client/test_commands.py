@@ -151,7 +151,7 @@ class TestCall:
 
     def test_a_deadline(self, place: Place, command: Command) -> None:
         """--timeout: exit code 20, and what to do."""
-        done = command("call", place.http, "silent 5", "--timeout", "0.2")
+        done = command("call", place.http, "silent 5", "--timeout", "1")
         assert done.code == 20
         assert "--no-wait" in done.err
 
@@ -187,11 +187,11 @@ class TestStream:
 
     def test_a_time_to_leave(self, place: Place, command: Command) -> None:
         """--timeout: exit code 15, and how to come back."""
-        done = command("stream", place.http, "slow 900 99", "--timeout", "0.5")
+        done = command("stream", place.http, "slow 900 99", "--timeout", "2")
         assert done.code == 15
         assert done.out.startswith("chunk 0")
         assert f"a2a-gateway subscribe --after {done.out.count('chunk') + 2} " in done.err
-        ended = command("stream", place.http, "slow 900 99", "--timeout", "0.5",
+        ended = command("stream", place.http, "slow 900 99", "--timeout", "2",
                         "--cancel-on-interrupt")  # fmt: skip
         task_id = task_of(ended)
         assert ended.err.splitlines()[-1] == f"task {task_id} is canceled"
