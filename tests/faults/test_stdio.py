@@ -23,6 +23,10 @@ from transports.stdio import BINDING
 
 AGENT = "tests.doubles.agents:agent"
 GRACE = {"A2A_GATEWAY_GRACE": "3"}
+LONG_GRACE = {"A2A_GATEWAY_GRACE": "60"}
+"""Whoever ends sooner has not waited for it."""
+SOON = 15.0
+"""Seconds for what takes a fraction of one, on a machine that is slow."""
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def command(folder: Path, agent: str = AGENT) -> list[str]:
     return stdio_command(folder / "state", agent)
 
 
-def is_free(folder: Path, seconds: float = 6.0) -> bool:
+def is_free(folder: Path, seconds: float = 3.0 + SOON) -> bool:
     """Whether the state directory has no core, within so many seconds."""
     lock = open_lock(str(folder / "state"))
     try:
@@ -92,7 +96,7 @@ def test_what_does_not_end_in_time_is_told_so(peer: Program) -> None:
     for call_id in (2, 3):
         assert _reason(peer.answer(call_id)) == "UNAVAILABLE"
     assert peer.exit_code() == 0
-    assert 2.5 < time.monotonic() - began < 3.0 + 2.0
+    assert 2.5 < time.monotonic() - began < 3.0 + SOON
     assert not is_alive(core)
 
 
@@ -109,17 +113,16 @@ def test_signals_stop_in_order(peer: Program, number: signal.Signals) -> None:
     assert not is_alive(core)
 
 
-def test_a_second_signal_means_haste(peer: Program) -> None:
+def test_a_second_signal_means_haste(tmp_path: Path) -> None:
     """Nobody waits for an agent that says nothing."""
-    core = ready(peer)
-    peer.message("silent", 1)
-    kill(peer.pid, signal.SIGTERM)
-    time.sleep(0.7)  # signals of one moment count as one
-    began = time.monotonic()
-    kill(peer.pid, signal.SIGTERM)
-    assert peer.exit_code() == 0
-    assert time.monotonic() - began < 2.0
-    assert not is_alive(core)
+    with program(command(tmp_path), environment=LONG_GRACE) as peer:
+        core = ready(peer)
+        peer.message("silent", 1)
+        kill(peer.pid, signal.SIGTERM)
+        time.sleep(0.7)  # signals of one moment count as one
+        kill(peer.pid, signal.SIGTERM)
+        assert peer.exit_code(SOON) == 0
+        assert not is_alive(core)
 
 
 def test_a_signal_before_it_is_ready(tmp_path: Path) -> None:
@@ -134,15 +137,14 @@ def test_a_signal_before_it_is_ready(tmp_path: Path) -> None:
 
 
 def test_the_client_closes_its_end_of_the_output(peer: Program) -> None:
-    """Nobody can be answered: it ends at once, whatever runs, and its core soon after."""
+    """Nobody can be answered: it ends at once, whatever runs, and its core after the grace."""
     core = ready(peer)
-    peer.message("slow 500 10", 1, "SendStreamingMessage")
+    peer.message("slow 9999 10", 1, "SendStreamingMessage")
     assert peer.answer(1)
-    began = time.monotonic()
     peer.hang_up()
     assert peer.exit_code() == 0
-    assert time.monotonic() - began < 1.0
-    assert gone(core, 3.0 + 2.0)
+    assert is_alive(core)
+    assert gone(core, 3.0 + SOON)
     assert "Traceback" not in peer.text()
 
 
@@ -169,7 +171,7 @@ def test_kill_leaves_nothing_behind(peer: Program, tmp_path: Path) -> None:
     peer.message("slow 500 10", 1, "SendStreamingMessage")
     assert peer.answer(1)
     kill(peer.pid)
-    assert gone(core, 3.0 + 2.0)
+    assert gone(core, 3.0 + SOON)
     assert list((tmp_path / "state" / "link").iterdir()) == []
 
 
@@ -256,7 +258,7 @@ def test_the_one_who_keeps_the_core_ends(tmp_path: Path, way: str) -> None:
             second.works()
             second.works()
             assert first.exit_code() == (0 if way == "end" else -signal.SIGKILL)
-            assert gone(core, 1.0)
+            assert gone(core, SOON)
             assert core_of(second.pid) is not None
             second.end_input()
             assert second.exit_code() == 0
@@ -315,14 +317,12 @@ def test_a_client_that_is_gone_takes_nothing_from_others(tmp_path: Path) -> None
             second.message("slow 15 100", 1)
             first.message("slow 500 10", 1, "SendStreamingMessage")
             assert first.answer(1)
-            assert first.process.stdout is not None
-            began = time.monotonic()
             first.hang_up()
             assert first.exit_code() == 0
-            assert time.monotonic() - began < 1.0
+            assert is_alive(core)
             answer = second.answer(1)
             assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-            assert gone(core, 3.0 + 2.0)
+            assert gone(core, 3.0 + SOON)
             second.works()
 
 
