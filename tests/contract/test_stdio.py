@@ -2,9 +2,7 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -128,17 +126,15 @@ def test_lines_beyond_the_limit(places: Places) -> None:
 
 
 def test_frames_leave_at_once(peer: Program) -> None:
-    """SD07: each frame can be read soon after it was made, though the output is a pipe."""
-    peer.works()
-    began = time.monotonic()
-    peer.message("slow 5 200", 2, "SendStreamingMessage")
-    arrived = [
-        time.monotonic() - began for value in peer.events(2) if "artifactUpdate" in value["result"]
+    """SD07: what was made can be read though the output is a pipe and no more follows."""
+    peer.message("slow 1 60000", 2, "SendStreamingMessage")
+    task_id = peer.answer(2)["result"]["task"]["id"]
+    assert "statusUpdate" in peer.answer(2)["result"]
+    peer.call("CancelTask", {"id": task_id}, 3)
+    assert peer.answer(3)["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+    assert [value["result"]["statusUpdate"]["status"]["state"] for value in peer.events(2)] == [
+        "TASK_STATE_CANCELED"
     ]
-    gaps = [later - earlier for earlier, later in pairwise(arrived)]
-    assert len(gaps) == 4
-    assert min(gaps) > 0.1, gaps
-    assert arrived[-1] < 5 * 0.2 + 0.5
 
 
 def test_a_stream_for_strict_clients(peer: Program) -> None:
@@ -154,7 +150,7 @@ def test_a_stream_for_strict_clients(peer: Program) -> None:
 
 def test_cancelling_a_stream(peer: Program) -> None:
     """`$/cancelRequest` ends the call with an error, and leaves its task alone."""
-    peer.message("slow 500 10", 5, "SendStreamingMessage")
+    peer.message("slow 9999 10", 5, "SendStreamingMessage")
     task_id = peer.answer(5)["result"]["task"]["id"]
     peer.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 5}})
     while "error" not in peer.answer(5):

@@ -64,7 +64,7 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-async def gone(pid: int, seconds: float = 5.0) -> None:
+async def gone(pid: int, seconds: float = 20.0) -> None:
     """Wait for the end of a process."""
     end = time.monotonic() + seconds
     while is_alive(pid):

@@ -125,7 +125,7 @@ def test_a_keeper_that_stands_still(tmp_path: Path) -> None:
                 before = time.monotonic()
                 running.cancel()
                 await asyncio.wait((running,))
-                assert time.monotonic() - before < 3
+                assert time.monotonic() - before < 30  # its child sleeps for 60
                 assert is_alive(pids[0])
             finally:
                 keeper.resume()
@@ -137,6 +137,7 @@ def test_a_keeper_that_stands_still(tmp_path: Path) -> None:
 
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     """Neither descriptors nor processes, over many runs that end in each way."""
+    others = set(psutil.Process().children())  # of other tests
 
     async def main() -> None:
         async with started(sh("case $A2A_MESSAGE_ID in m1) read word; $word;; esac; cat")) as made:
@@ -152,7 +153,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
             keeper = keeper_of(psutil.Process())
             while keeper.children():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert not psutil.Process().children()
+        assert set(psutil.Process().children()) <= others
 
     run(main())
 

@@ -156,7 +156,7 @@ def test_a_client_that_is_slow_and_alive_is_not_cut_off() -> None:
     """A large frame may take longer than the time for writes, as long as parts of it are taken."""
 
     async def main() -> None:
-        options = Options(write_timeout=0.2)
+        options = Options(write_timeout=1.0)
         async with served(FakeCore(echo), options) as (session, wire, _, _):
             message = {**MESSAGE, "parts": [{"text": "x" * 4_000_000}]}
             await wire.call("SendMessage", {"message": message}, 1)
