@@ -125,6 +125,7 @@ class Answer {
   taskId = "";
   contextId = "";
   #onText;
+  #said = "";
 
   constructor(onText) {
     this.#onText = onText;
@@ -138,9 +139,15 @@ class Answer {
     this.state = (task ?? statusUpdate)?.status?.state ?? this.state;
     if (message) this.state = "TASK_STATE_COMPLETED";
     const parts = message?.parts ?? artifactUpdate?.artifact?.parts ?? statusUpdate?.status?.message?.parts;
-    for (const part of parts ?? []) {
-      if (part.text) this.#onText(part.text);
-    }
+    const text = (parts ?? []).map((part) => part.text ?? "").join("");
+    if (!text || (statusUpdate && this.#hasSaid(text))) return;
+    this.#said += text;
+    this.#onText(text);
+  }
+
+  // agents that print what they say ask by the last line of it
+  #hasSaid(text) {
+    return `\n${this.#said}`.trimEnd().endsWith(`\n${text.trim()}`);
   }
 
   // a task that asks something back is continued; any other has ended

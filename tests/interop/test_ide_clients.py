@@ -115,6 +115,16 @@ def test_conversation(ide: Steps) -> None:
     assert "blue" in told["text"]
 
 
+def test_a_question_that_was_printed(tmp_path: Path) -> None:
+    """The example shows it once, although a program's question is also what it printed last."""
+    install(EXAMPLE)
+    program = "command:sh -c 'echo Hello.; echo What is your name?; exit 10'"
+    gateway = ["-m", "gateway.cli", "stdio", "--agent", program, "--state-dir", str(tmp_path / "s")]
+    assert run(tmp_path, "ask.mjs", sys.executable, *gateway) == [
+        {"state": "TASK_STATE_INPUT_REQUIRED", "said": "Hello.\nWhat is your name?\n"}
+    ]
+
+
 def test_errors(ide: Steps) -> None:
     """R48: numbers and typed data as at the other doors."""
     for step in ("error", "stream error"):

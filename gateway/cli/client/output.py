@@ -6,6 +6,7 @@ move the cursor, rewrite what stands there or worse.
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -55,6 +56,7 @@ class Output:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._is_terminal = self._out.isatty()
+        self._is_mixed = _are_one(self._out, self._err)
         self._at_line_start = True
 
     def text(self, text: str) -> None:
@@ -86,7 +88,7 @@ class Output:
 
     def error(self, text: str) -> None:
         """A line for people, also for those who asked for quiet."""
-        if self._is_terminal and self._err.isatty():
+        if self._is_mixed:
             self.end_line()
         self._err.write(harmless(text) + "\n")
         self._err.flush()
@@ -96,6 +98,16 @@ class Output:
         if self.as_json:
             self.line(json.dumps({"error": error_object(failure)}, ensure_ascii=False))
         self.error(f"a2a-gateway: {one_line(failure.message)}")
+
+
+def _are_one(out: TextIO, err: TextIO) -> bool:
+    """Whether both are read together: on a terminal, or in one pipe or file."""
+    if out.isatty() and err.isatty():
+        return True
+    try:
+        return os.path.sameopenfile(out.fileno(), err.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 class Answers:
@@ -185,11 +197,20 @@ class Answers:
         if state in (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED) or (
             state == TaskState.TASK_STATE_COMPLETED and not self._has_text
         ):
-            self._say(message.parts)
+            self._ask(message.parts, text)
             text = ""
         shown = f"{state_name(state)}: {one_line(text)}" if text else state_name(state)
         is_bad = state in (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED)
         (self._output.error if is_bad else self._output.hint)(shown)
+
+    def _ask(self, parts: Iterable[Part], text: str) -> None:
+        """A question, unless it stands there already as the end of what was printed last: agents
+        that print what they say ask by the last line of it."""
+        printed = self._shown.get(self._last_artifact, "") if self._last_artifact else ""
+        if text.strip() and f"\n{printed}".rstrip().endswith(f"\n{text.strip()}"):
+            self._files.take(parts)
+        else:
+            self._say(parts)
 
     def _say(self, parts: Iterable[Part]) -> None:
         if self._output.as_json:

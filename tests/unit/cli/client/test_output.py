@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,31 @@ def test_answers_in_states() -> None:
     assert both.end() == ("the answer\n", ["task t", "completed: done"])
     failed = Shown(is_quiet=True).task().status("FAILED", "no\x1b[2J\nway")
     assert failed.end() == ("", ["failed: no\ufffd[2J way"])
+
+
+def test_a_question_that_is_printed_already() -> None:
+    """Programs print their question as the last line of what they say: it stands there once. One
+    that stands elsewhere, or is the end of a line only, is printed."""
+    for printed in ("Which one?\n", "one\nWhich one?\n", "Which one?"):
+        shown = Shown().chunk(printed, append=False).status("INPUT_REQUIRED", "Which one?")
+        out, err = shown.end()
+        assert out == printed.removesuffix("\n") + "\n"
+        assert err == ["task t", "input required"]
+    for printed in ("Which one?\nor two\n", "So: Which one?\n"):
+        shown = Shown().chunk(printed, append=False).status("INPUT_REQUIRED", "Which one?")
+        assert shown.end()[0] == printed + "Which one?\n"
+    again = Shown(is_follow_up=True).task("INPUT_REQUIRED", a="Which one?\n")
+    assert again.status("INPUT_REQUIRED", "Which one?").end()[0] == "Which one?\n"
+
+
+def test_both_outputs_in_one_file(tmp_path: Path) -> None:
+    """States stand on lines of their own, as on a terminal."""
+    with (tmp_path / "log").open("w+") as out, open(os.dup(out.fileno()), "w") as err:
+        output = Output(out=out, err=err)
+        output.text("no line end")
+        output.hint("completed")
+        out.seek(0)
+        assert out.read() == "no line end\ncompleted\n"
 
 
 def test_data_and_links() -> None:
