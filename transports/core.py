@@ -93,14 +93,16 @@ class CoreClient:
     @property
     def is_ready(self) -> bool:
         """Whether the core can be reached and says that it takes calls."""
-        return self._is_linked() and self._readiness[0]
+        return self.is_linked and self._readiness[0]
 
     @property
     def reason(self) -> str:
         """Why it is not ready; empty where the core gave no reason."""
-        return self._readiness[1] if self._is_linked() else self._last_complaint
+        return self._readiness[1] if self.is_linked else self._last_complaint
 
-    def _is_linked(self) -> bool:
+    @property
+    def is_linked(self) -> bool:
+        """Whether the core can be reached."""
         return self._link is not None and not self._link.is_leaving
 
     @property

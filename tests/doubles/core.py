@@ -81,6 +81,8 @@ class FakeCore:
         self.limits = SimpleNamespace(message_bytes=message_bytes)
         self.credential_names = credential_names
         self.is_ready = True
+        self.is_linked = True
+        self.reason = ""
         self.metadata: dict[str, str] = {}
         """Response metadata of every call."""
         self.calls: list[tuple[str, Any, Call]] = []

@@ -4,6 +4,7 @@ Adapter layer. It translates and decides nothing: no task, no access, no error i
 """
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -80,5 +81,7 @@ class App:
         if self._client.is_ready:
             await exchange.reply(200, b'{"status":"healthy"}', extra=extra)
         else:
-            body = b'{"status":"unavailable","reason":"the core cannot be reached"}'
+            # the address of a core that is not there is nothing for everybody
+            reason = self._client.reason if self._client.is_linked else "the core cannot be reached"
+            body = json.dumps({"status": "unavailable", "reason": reason}).encode()
             await exchange.reply(503, body, extra=[*extra, (b"retry-after", b"1")])

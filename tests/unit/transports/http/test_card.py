@@ -131,9 +131,14 @@ def test_health() -> None:
             assert response.status_code == 200
             assert response.json() == {"status": "healthy"}
             door.core.is_ready = False
+            door.core.reason = "the agent cannot be reached"
             response = await door.http.get("/health")
             assert response.status_code == 503
-            assert response.json()["status"] == "unavailable"
+            assert response.json() == {"status": "unavailable", "reason": door.core.reason}
+            # where the link has an end, nobody learns where it had led
+            door.core.is_linked = False
+            response = await door.http.get("/health")
+            assert response.json()["reason"] == "the core cannot be reached"
             assert (await door.http.head("/health")).status_code == 503
             assert (await door.http.post("/health")).status_code == 405
 
