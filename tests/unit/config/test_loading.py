@@ -31,10 +31,12 @@ def problems(*args: Any, **kwargs: Any) -> list[str]:
 
 
 def test_defaults(tmp_path: Path) -> None:
-    """Nothing given: both doors on loopback, a database in the state directory."""
+    """Nothing given: the standard doors on loopback and no others (R56), a database in the state
+    directory."""
     config = load(environment={"XDG_STATE_HOME": str(tmp_path)})
     assert config.transports.grpc is not None
     assert config.transports.grpc.address == ("127.0.0.1:50051",)
+    assert list(config.transports.others) == ["http"]
     assert config.transports.others["http"].address == ("127.0.0.1:41242",)
     assert config.state_dir == tmp_path / "a2a-gateway"
     assert config.store == f"sqlite://{tmp_path}/a2a-gateway/tasks.db"
