@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.agents.home import home_of
+from gateway.child import KILL_AFTER, READY_LIMIT, Child
 from gateway.config import Config
 from gateway.family import EXIT_DYING, EXIT_FAILED, EXIT_STATE, EXIT_USAGE
 from gateway.link.frames import LinkError, LinkRefusedError
 from gateway.own_core import OwnCore
 from gateway.state_dir import Invitation, StateDirError, read_invitation
-from gateway.supervisor import KILL_AFTER, READY_LIMIT, Child
 
 logger = logging.getLogger(__name__)
 

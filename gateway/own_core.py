@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.child import Child
 from gateway.state_dir import StateDir, StateDirInUseError
-from gateway.supervisor import Child
 
 if TYPE_CHECKING:
     from gateway.config import Config

@@ -8,7 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from gateway.supervisor import Child, Supervisor
+from gateway.child import Child
+from gateway.supervisor import Supervisor
 
 
 def main() -> int:

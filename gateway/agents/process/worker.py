@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from gateway.supervisor import command, environment_for_children
+from gateway.child import command, environment_for_children
 
 SOCKETS_VARIABLE = "A2A_GATEWAY_AGENT"
 """Names the descriptors that the child inherits: its socket, and the pipe of its parent's life."""

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from gateway import supervisor
-from gateway.family import EXIT_DYING
-from gateway.supervisor import (
+from gateway import child, supervisor
+from gateway.child import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     LONGEST_PAUSE_IF_READY,
     MOST_FAILED_STARTS,
     Child,
-    Supervisor,
 )
+from gateway.family import EXIT_DYING
+from gateway.supervisor import Supervisor
 
 
 class Clock:
@@ -28,7 +28,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(supervisor, "time", clock)
+    for module in (child, supervisor):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
