@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from gateway.cli.client import exits
+from gateway.cli.client.kept_cards import CardFiles
 from gateway.cli.client.options import Settings
 from gateway.cli.client.output import Output, one_line
 from gateway.errors import BY_REASON, Failure, FailureError
@@ -24,13 +25,19 @@ from transports.client import (
 Work = Callable[[Connection, Output], Awaitable[int]]
 
 
-def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = None) -> NoReturn:
+def run(
+    settings: Settings,
+    work: Work,
+    left: Callable[[Output], None] | None = None,
+    *,
+    asks_for_card: bool = False,
+) -> NoReturn:
     """Connect, do the work, exit with its code. `left` says what an interruption leaves, or a
-    `TimeoutError` of the work."""
+    `TimeoutError` of the work. `asks_for_card`: the work is about the card as it is now."""
     # gRPC writes its own notes to stderr, which belongs to ours
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     output = Output(as_json=settings.as_json, is_quiet=settings.is_quiet)
-    options = settings.to_options(_teller(output))
+    options = settings.to_options(_teller(output), asks_for_card=asks_for_card)
     warn_of_plain_text(settings, options, output)
 
     async def main() -> int:
@@ -64,6 +71,9 @@ def run(settings: Settings, work: Work, left: Callable[[Output], None] | None = 
 
 def report(error: FailureError, settings: Settings, options: Options, output: Output) -> int:
     """Say how a call failed and what to do; the exit code."""
+    if isinstance(error, UnreachableError):
+        # what the card says may be of yesterday: the next try asks
+        CardFiles().forget(settings.url)
     output.failure(error.failure)
     tried = exits.Circumstances(
         settings.url, bool(options.credentials), isinstance(error, UnreachableError)

@@ -41,7 +41,7 @@ def show(settings: Settings) -> NoReturn:
             output.error(f"not valid: {path} is required by A2A, and empty")
         return exits.ERROR if problems else 0
 
-    run(settings, work)
+    run(settings, work, asks_for_card=True)
 
 
 async def _extended(connection: Connection) -> AgentCard | None:

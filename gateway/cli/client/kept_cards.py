@@ -11,10 +11,11 @@ from transports.client import Kept
 
 class CardFiles:
     """A `transports.client.Cards`. A file that is lost or broken is no card; one that
-    cannot be written is done without."""
+    cannot be written is done without. `asks_again`: none is taken without asking its server."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, asks_again: bool = False) -> None:
         self._folder = folder or cache_home() / "a2a-gateway" / "cards"
+        self._asks_again = asks_again
 
     def load(self, url: str) -> Kept | None:
         """What was kept for the URL of an agent; None where nothing was."""
@@ -26,7 +27,7 @@ class CardFiles:
                 str(value["url"]),
                 str(value["body"]).encode(),
                 str(value["tag"]),
-                float(value["fresh_until"]),
+                0.0 if self._asks_again else float(value["fresh_until"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -42,6 +43,11 @@ class CardFiles:
         }
         with suppress(OSError):
             write_private(self._path(url), json.dumps(value))
+
+    def forget(self, url: str) -> None:
+        """It has led nowhere."""
+        with suppress(OSError):
+            self._path(url).unlink()
 
     def _path(self, url: str) -> Path:
         return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"

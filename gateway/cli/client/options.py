@@ -120,8 +120,9 @@ class Settings:
         """The tenant that was given."""
         return self.values["tenant"] or ""
 
-    def to_options(self, told: Any = None) -> "Options":
-        """For `transports.client.connect`. Raises `click.UsageError`."""
+    def to_options(self, told: Any = None, *, asks_for_card: bool = False) -> "Options":
+        """For `transports.client.connect`; with `asks_for_card`, no card is taken as it was kept.
+        Raises `click.UsageError`."""
         from gateway.call import EXTENSIONS
         from gateway.cli.client.kept_cards import CardFiles
         from transports.client import Options, Tls
@@ -139,7 +140,7 @@ class Settings:
             tenant=self.tenant,
             metadata={EXTENSIONS: extensions} if extensions else {},
             patience=values["retry_for"],
-            cards=CardFiles(),
+            cards=CardFiles(asks_again=asks_for_card),
             told=told,
         )
 

@@ -37,7 +37,7 @@ def ping(settings: Settings) -> NoReturn:
                 output.hint(f"not tried: {one_line(reason)}")
         return 0 if all(not problem for _, problem in found) else exits.UNREACHABLE
 
-    run(settings, work)
+    run(settings, work, asks_for_card=True)
 
 
 async def _try(connection: Connection, way: Way, timeout: float) -> tuple[float, str]:

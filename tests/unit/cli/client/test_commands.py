@@ -10,11 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.cli.client.kept_cards import CardFiles
 from tests.conftest import run
 from tests.doubles.web import Asked, Said, Web, web
 from tests.processes import gateway
 from tests.unit.cli.client.conftest import AGENT, Place
 from tests.unit.cli.client.running import Done, finish, invoke, start
+from transports.client import Kept
+from transports.http.discovery import PATH as CARD_PATH
 
 Command = Callable[..., Done]
 
@@ -278,6 +281,20 @@ class TestAbout:
         assert "signed   no" in done.out
         assert json.loads(command("card", "--json", place.http).out)["supportedInterfaces"]
 
+    def test_a_card_that_was_kept(self, place: Place, command: Command, tmp_path: Path) -> None:
+        """One of an agent that ran there before: `card` and `ping` ask; a call that it led
+        nowhere asks at the next try."""
+        body = json.loads(command("card", "--json", place.http).out)
+        for entry in body["supportedInterfaces"]:
+            entry["url"] = "http://127.0.0.1:9"
+        old = Kept(f"{place.http}{CARD_PATH}", json.dumps(body).encode(), '"old"', 1e12)
+        cards = CardFiles(tmp_path / "cache" / "a2a-gateway" / "cards")
+        for name in ("card", "ping"):
+            cards.save(place.http, old)
+            assert command(name, place.http).code == 0
+        cards.save(place.http, old)
+        assert [command("call", place.http, "hello").code for _ in range(2)] == [21, 0]
+
     @pytest.mark.parametrize("wire", ["grpc", "stdio"])
     def test_no_card(self, place: Place, command: Command, wire: str) -> None:
         """These wires have none to read."""
@@ -338,6 +355,14 @@ class TestFailures:
         done = command("call", "stdio:no-such-program --x", "x")
         assert done.code == 21
         assert "no-such-program" in done.err
+        assert "is it installed" in done.err
+
+    def test_a_program_of_something_else(self, command: Command) -> None:
+        """A few lines tell, however much it says."""
+        done = command("call", "stdio:seq 100", "x")
+        assert done.code == 21
+        assert "it is no A2A agent" in done.err
+        assert len(done.err.splitlines()) < 6
 
     def test_a_program_that_ends(self, command: Command) -> None:
         """At once, not after the patience for what breaks."""
