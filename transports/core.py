@@ -270,9 +270,11 @@ class CoreClient:
             try:
                 link = await self._connect()
             except LinkRefusedError as error:
-                self._complain(str(error))
                 if not error.can_retry and not self._was_linked:
+                    # it ends the process, which says why
+                    self._last_complaint = str(error)
                     raise
+                self._complain(str(error))
             except LinkError as error:
                 self._complain(str(error))
             except Exception as error:

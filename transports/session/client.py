@@ -36,6 +36,8 @@ QUEUE_BYTES = 16 * 2**20
 """Events of one stream that may wait for their reader; the others must not wait for it."""
 _SURE_BYTES = 256 * 1024
 """A frame beyond it is not sent before the server has told its limit."""
+BAD_FRAMES_TOLD = 3
+"""What is no JSON-RPC gets a line in the log, so many times."""
 _OWN_CLOSE = "this client was closed"
 _GOODBYE = 0.5
 """Seconds that the last frames get to leave."""
@@ -114,6 +116,8 @@ class SessionClient:
         self._on_close = on_close
         self._peer = peer
         self._last_id = 0
+        self._has_heard = False
+        self._bad_frames = 0
         self._calls: dict[int, _Pending] = {}
         self._outbox = Outbox(self._send, room_bytes=2**20, timeout=None, on_lost=self._lose)
         values = {"a2a-version": "1.0", **(parameters or {})}
@@ -296,6 +300,8 @@ class SessionClient:
     def _lose(self, reason: str) -> None:
         if self.closed.done():
             return
+        if self._bad_frames and not self._has_heard:
+            reason = f"nothing that it sent is JSON-RPC, so it is no A2A agent; {reason}"
         self.closed.set_result(reason)
         failure = _closed_failure(self._peer, reason)
         calls, self._calls = self._calls, {}
@@ -313,8 +319,11 @@ class SessionClient:
             if type(value) is not dict:
                 raise ValueError("it is no object")
         except ValueError as error:
-            logger.warning("%s sent what is no JSON-RPC: %s", self._peer, error)
+            self._bad_frames += 1
+            if self._bad_frames <= BAD_FRAMES_TOLD:
+                logger.warning("%s sent what is no JSON-RPC: %s", self._peer, error)
             return
+        self._has_heard = True
         method = value.get("method")
         if method is not None:
             self._take_request(method, value, len(frame))

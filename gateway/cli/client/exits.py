@@ -72,6 +72,8 @@ def advice(failure: Failure, tried: Circumstances) -> str:
             return "trust the server's own authority by --ca FILE"
         if any(words in failure.message for words in _BROKE):
             return _NO_ANSWER
+        if tried.url.startswith("stdio:"):
+            return "is it installed, and in PATH, or at this path from the current directory?"
         return "is it running, and is the URL right? `a2a-gateway serve` prints where it listens"
     match failure.row.reason:
         case "UNAVAILABLE" if any(words in failure.message for words in _BROKE):
