@@ -11,8 +11,9 @@ for an item. Rules:
    events behind it are dropped, as they would not have come.
 4. Cancelling `run` cancels the agent's coroutine and waits for its end; a second cancel gives
    up waiting, so that the runtime can abandon an agent that ignores it.
-5. Where the thread ends by itself (`sys.exit` in a background job of the agent), its turns and
-   all later ones fail at once.
+5. `sys.exit` in a background job of the agent ends the job: the loop goes on with all others.
+   Where the thread ends all the same, its turns and all later ones fail at once, and `fault` says
+   so.
 """
 
 import asyncio
@@ -274,6 +275,11 @@ class ThreadAgent:
                 self._stop_timeout,
             )
 
+    @property
+    def fault(self) -> str:
+        """Why no turn can run now. For readiness."""
+        return "" if self._thread is not None else "the agent's thread has ended"
+
     async def run(self, turn: Turn) -> None:
         await self._pass(turn, self._inner.run)
 
@@ -306,11 +312,24 @@ class ThreadAgent:
     def _main(self, ready: "asyncio.Future[None]") -> None:
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
-                runner.run(self._live(ready))
+                self._turn_loop(runner.get_loop(), ready)
         except BaseException as error:
             logger.error("the thread of agent %s broke off", self.name, exc_info=error)
         finally:
             self._to_core.post(self._lose_all)
+
+    def _turn_loop(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[None]") -> None:
+        life = loop.create_task(self._live(ready))
+        life.add_done_callback(lambda _: loop.stop())
+        while not life.done():
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # the loop gives these up to its caller; what waits in it is untouched
+                logger.error(
+                    "a job that agent %s left in its loop ended", self.name, exc_info=error
+                )
+        life.result()
 
     def _lose_all(self) -> None:
         self._thread = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import AgentError, Turn
+from gateway.agents import AgentError, DistantAgent, Turn
 from gateway.agents.thread import MAX_BYTES, MAX_EVENTS, Mailbox, ThreadAgent
 from gateway.errors import InvalidAgentResponseError
 from gateway.pb import Artifact, Event, Part, TaskArtifactUpdateEvent
@@ -394,20 +394,78 @@ def test_a_turn_that_raises_more_than_an_exception_leaves_the_thread_alone(
     run(main())
 
 
-def test_a_thread_that_ends_by_itself_fails_its_turns(caplog: pytest.LogCaptureFixture) -> None:
-    async def body(turn: Turn) -> None:
-        asyncio.get_running_loop().call_soon(exit_thread)
-        await asyncio.Event().wait()
+def _exit(code: int) -> None:
+    raise SystemExit(code)
 
-    def exit_thread() -> None:
-        raise SystemExit(3)
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def _exit_in_a_task() -> None:
+    _exit(3)
+
+
+@pytest.mark.parametrize("fault", ["callback", "task", "interrupt", "stop"])
+def test_a_background_job_that_exits_takes_nothing_with_it(
+    fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The turn that left it, the turns beside it and those after it go on."""
+    jobs: list[object] = []
+
+    async def body(turn: Turn) -> None:
+        if turn.request.message.parts[0].text != "bad":
+            await both.wait()
+            return
+        loop = asyncio.get_running_loop()
+        match fault:
+            case "callback":
+                loop.call_soon(_exit, 3)
+            case "task":
+                jobs.append(loop.create_task(_exit_in_a_task()))
+            case "interrupt":
+                loop.call_soon(_interrupt)
+            case "stop":
+                loop.stop()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        both.set()
 
     async def main() -> None:
         agent = await started(body)
+        for _ in range(2):
+            both.clear()
+            await asyncio.gather(
+                agent.run(RecordingTurn("beside")),
+                agent.run(RecordingTurn("bad")),
+            )
+        assert agent.fault == ""
+        await agent.stop()
+
+    both = asyncio.Event()
+    run(main())
+    assert fault == "stop" or "left in its loop ended" in caplog.text
+
+
+def test_a_thread_that_ends_all_the_same_fails_its_turns() -> None:
+    """Its turns, later ones, and the gateway's readiness."""
+
+    async def body(turn: Turn) -> None:
+        agents[0]._leave.set()
+        await asyncio.Event().wait()
+
+    agents: list[ThreadAgent] = []
+
+    async def main() -> None:
+        agent = await started(body)
+        agents.append(agent)
+        assert isinstance(agent, DistantAgent)
+        assert agent.fault == ""
         with pytest.raises((AgentError, asyncio.CancelledError)):
             await agent.run(RecordingTurn())
         with pytest.raises(AgentError, match="ended"):
             await agent.run(RecordingTurn())
+        assert "ended" in agent.fault
         await agent.stop()
 
     run(main())
