@@ -18,6 +18,7 @@ from gateway.card import PROTOCOL_VERSION
 from gateway.config import Address
 from gateway.example import Example
 from gateway.pb import SERVICE_NAME, AgentInterface
+from gateway.program import program
 from gateway.server.health import Health, Monitor, UnreadyError
 from gateway.server.listening import Listener, bind
 from gateway.server.native import Calls, NativeDoor
@@ -176,7 +177,7 @@ class PublicServer:
         return [
             (
                 str(address),
-                f"a2a-gateway stream {scheme}:{'' if address.is_unix else '//'}{address} "
+                f"{program()} stream {scheme}:{'' if address.is_unix else '//'}{address} "
                 f"{shlex.quote(example.text)}{credentials}",
             )
             for address in self.addresses

@@ -5,6 +5,7 @@ from shlex import quote
 
 from gateway.errors import Code, Failure
 from gateway.pb import Task, TaskState
+from gateway.program import program
 
 COMPLETED = 0
 USAGE = 2
@@ -89,7 +90,7 @@ def advice(failure: Failure, tried: Circumstances) -> str:
         case "TASK_NOT_FOUND":
             return (
                 "a task is seen by its own caller and tenant alone; what there is: "
-                f"a2a-gateway list {quote(tried.url)}"
+                f"{program()} list {quote(tried.url)}"
             )
         case "EXTENSION_SUPPORT_REQUIRED":
             return "name the extension by --extension URI"

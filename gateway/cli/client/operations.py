@@ -22,6 +22,7 @@ from gateway.pb import (
     Task,
     TaskState,
 )
+from gateway.program import program
 from transports.client import Connection
 
 STATE_WIDTH = 14
@@ -210,4 +211,4 @@ def next_step(output: Output, answers: Answers, url: str, *, is_kept: bool) -> N
     ):
         return
     how = "--continue" if is_kept else f"--task {quote(answers.task_id)}"
-    output.hint(f"  answer by: a2a-gateway call {how} {quote(url)} TEXT")
+    output.hint(f"  answer by: {program()} call {how} {quote(url)} TEXT")

@@ -13,6 +13,7 @@ from gateway.cli.client.conversation import Conversation, Conversations
 from gateway.cli.client.options import Settings
 from gateway.cli.client.output import Answers, Output
 from gateway.pb import SendMessageRequest
+from gateway.program import program
 from transports.client import Connection
 
 
@@ -61,7 +62,7 @@ def send(
             operations.next_step(output, answers, settings.url, is_kept=dialogue.is_on)
         elif not answers.is_message:
             output.hint(
-                f"  follow it by: a2a-gateway subscribe {quote(settings.url)} "
+                f"  follow it by: {program()} subscribe {quote(settings.url)} "
                 f"{quote(answers.task_id)}"
             )
         return code
@@ -91,7 +92,7 @@ def left_by(
         after = f" --after {kept[-1].sequence}" if kept[-1].sequence else ""
         output.error(
             f"left; task {task_id} goes on. Come back by: "
-            f"a2a-gateway subscribe{after} {quote(settings.url)} {quote(task_id)}"
+            f"{program()} subscribe{after} {quote(settings.url)} {quote(task_id)}"
         )
 
     return left
