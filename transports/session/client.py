@@ -7,7 +7,6 @@ docs/bindings/framed-session.md is the specification.
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +21,7 @@ from transports.jsonrpc.errors import failure_from
 from transports.session.carrier import Read, Write
 from transports.session.outbox import Outbox
 from transports.session.parameters import MEMBER, TIMEOUT
+from transports.session.pending import Pending
 from transports.wire import Events, UnreachableError
 
 M = TypeVar("M", bound=ProtoMessage)
@@ -38,54 +38,18 @@ _SURE_BYTES = 256 * 1024
 """A frame beyond it is not sent before the server has told its limit."""
 BAD_FRAMES_TOLD = 3
 """What is no JSON-RPC gets a line in the log, so many times."""
+SILENCE = 30.0
+"""Seconds without a byte while calls wait; then the server is asked whether it lives, and has so
+long again to answer."""
+BAD_FRAMES = 100
+"""Without a good one; then the peer is another program, and may go on for ever."""
+_SLICE = 64
+"""Frames that are taken before others have a turn."""
+_REASON_SECONDS = 2.0
+"""How long a broken output waits for the end of the input, which knows more."""
 _OWN_CLOSE = "this client was closed"
 _GOODBYE = 0.5
 """Seconds that the last frames get to leave."""
-
-
-class _Pending:
-    """A call under way: its answers as they came, until `end`."""
-
-    __slots__ = ("answers", "failure", "id", "is_over", "queued_bytes", "streaming", "waiter")
-
-    def __init__(self, call_id: int, streaming: bool):
-        self.id = call_id
-        self.streaming = streaming
-        self.answers: deque[tuple[dict[str, Any], int]] = deque()
-        self.queued_bytes = 0
-        self.failure: Failure | None = None
-        self.is_over = False
-        self.waiter: asyncio.Future[None] | None = None
-
-    def add(self, value: dict[str, Any], size: int) -> None:
-        """One more answer or event, of so many bytes."""
-        self.answers.append((value, size))
-        self.queued_bytes += size
-        self.wake()
-
-    def end(self, failure: Failure | None = None) -> None:
-        """There will be no more."""
-        if not self.is_over:
-            self.is_over = True
-            self.failure = failure
-            self.wake()
-
-    def wake(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    async def take(self) -> dict[str, Any] | None:
-        """The next answer, None at the end. Raises `FailureError`."""
-        while not self.answers:
-            if self.is_over:
-                if self.failure is not None:
-                    raise FailureError(self.failure)
-                return None
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
-        value, size = self.answers.popleft()
-        self.queued_bytes -= size
-        return value
 
 
 class SessionClient:
@@ -103,7 +67,10 @@ class SessionClient:
         parameters: Mapping[str, str] | None = None,
         on_close: Callable[[], Awaitable[None]] | None = None,
         peer: str = "the server",
+        silence: float | None = SILENCE,
     ):
+        """`silence`: see `SILENCE`; None never asks. A server that has not answered
+        `$/initialize` is not asked either: it may be loading its agent."""
         self.metadata: dict[str, str] = {}
         """Response metadata of the last unary answer."""
         self.is_leaving = False
@@ -117,13 +84,17 @@ class SessionClient:
         self._peer = peer
         self._last_id = 0
         self._has_heard = False
+        """Whether any frame was good."""
         self._bad_frames = 0
-        self._calls: dict[int, _Pending] = {}
-        self._outbox = Outbox(self._send, room_bytes=2**20, timeout=None, on_lost=self._lose)
+        self._calls: dict[int, Pending] = {}
+        self._is_heard = False
+        """Since the watch looked last."""
+        self._outbox = Outbox(self._send, room_bytes=2**20, timeout=None, on_lost=self._cannot_send)
         values = {"a2a-version": "1.0", **(parameters or {})}
         self._started = self._add_call("$/initialize", {"streams": streams, MEMBER: values})
         self._limit = asyncio.create_task(self._read_limit())
         self._reader = asyncio.create_task(self._read(read))
+        self._watch = asyncio.create_task(self._watch_silence(silence))
 
     @property
     def is_lost(self) -> bool:
@@ -147,7 +118,8 @@ class SessionClient:
                 await self._outbox.flush()
         self._lose(_OWN_CLOSE)
         self._reader.cancel()
-        await asyncio.wait((self._reader, self._limit))
+        self._watch.cancel()
+        await asyncio.wait((self._reader, self._limit, self._watch))
         await self._outbox.close()
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
@@ -187,10 +159,9 @@ class SessionClient:
             while (value := await pending.take()) is not None:
                 if headers is not None:
                     headers.update(_metadata(value))
-                if "value" in value:
-                    yield value.get("seq", 0), self._decode(StreamResponse, value["value"])
-                elif "result" in value:
-                    yield value.get("seq", 0), self._decode(StreamResponse, value["result"])
+                event = value.get("value", value.get("result"))
+                if event is not None:
+                    yield _sequence(value), self._decode(StreamResponse, event)
         finally:
             self._cancel(pending)
 
@@ -213,7 +184,7 @@ class SessionClient:
 
     async def _call(
         self, method: str, params: dict[str, Any], *, streaming: bool = False
-    ) -> _Pending:
+    ) -> Pending:
         self._check_open()
         pending = self._add_call(method, params, streaming=streaming, limit=_SURE_BYTES)
         if pending.id:
@@ -240,18 +211,18 @@ class SessionClient:
         *,
         streaming: bool = False,
         limit: int = FRAME_BYTES,
-    ) -> _Pending:
+    ) -> Pending:
         """Send a call. One that is larger than `limit` is not sent, and has no id."""
         call_id = self._last_id + 1
         frame = orjson.dumps({"jsonrpc": "2.0", "id": call_id, "method": method, "params": params})
         if len(frame) > limit:
-            return _Pending(0, streaming)
+            return Pending(0, streaming)
         self._last_id = call_id
-        pending = self._calls[call_id] = _Pending(call_id, streaming)
+        pending = self._calls[call_id] = Pending(call_id, streaming)
         self._outbox.put(frame)
         return pending
 
-    def _cancel(self, pending: _Pending) -> None:
+    def _cancel(self, pending: Pending) -> None:
         """Give up a call that has not ended."""
         if self._calls.pop(pending.id, None) is not None:
             self._outbox.put(
@@ -280,22 +251,48 @@ class SessionClient:
         except FailureError as error:
             self._lose(f"it refused the session: {error.failure.message}")
             return 0
-        limits = (value or {}).get("result", {}).get("limits", {})
-        return int(limits.get("frameBytes", FRAME_BYTES))
+        limit = _member(_member((value or {}).get("result"), "limits"), "frameBytes")
+        return limit if type(limit) is int else FRAME_BYTES
+
+    async def _watch_silence(self, seconds: float | None) -> None:
+        """End the session with a server that has frozen. One that is slow answers a ping."""
+        await asyncio.shield(self._limit)
+        while seconds is not None and not self.closed.done():
+            self._is_heard = False
+            await asyncio.sleep(seconds)
+            if self._is_heard or not self._calls:
+                continue
+            try:
+                await self.ping(seconds)
+            except TimeoutError:
+                if not self._is_heard:
+                    self._lose(f"it has not answered for {2 * seconds:g} seconds")
+            except FailureError:
+                pass  # an answer, or the end, which is known then
 
     async def _read(self, read: Read) -> None:
         decoder = Decoder(FRAME_BYTES, self._framing)
         reason = "it ended the connection"
         try:
             while data := await read():
-                for frame in decoder.feed(data):
+                self._is_heard = True
+                for number, frame in enumerate(decoder.feed(data), 1):
                     self._take(frame)
+                    if not number % _SLICE:
+                        await asyncio.sleep(0)
+                if self.closed.done():
+                    break
         except OSError as error:
             reason = f"the connection broke: {error.strerror or type(error).__name__}"
         except Exception:
             logger.exception("cannot read from %s", self._peer)
             reason = "reading failed"
         self._lose(reason)
+
+    def _cannot_send(self, reason: str) -> None:
+        loop = asyncio.get_running_loop()
+        # why the server has gone is told by its end, which may be on its way
+        loop.call_later(_REASON_SECONDS, self._lose, reason)
 
     def _lose(self, reason: str) -> None:
         if self.closed.done():
@@ -322,6 +319,8 @@ class SessionClient:
             self._bad_frames += 1
             if self._bad_frames <= BAD_FRAMES_TOLD:
                 logger.warning("%s sent what is no JSON-RPC: %s", self._peer, error)
+            if self._bad_frames == BAD_FRAMES and not self._has_heard:
+                self._lose("it was left")
             return
         self._has_heard = True
         method = value.get("method")
@@ -335,10 +334,10 @@ class SessionClient:
             text = failure_from(value["error"]).message
             logger.warning("%s could not read a frame: %s", self._peer, text)
 
-    def _find(self, call_id: Any) -> _Pending | None:
+    def _find(self, call_id: Any) -> Pending | None:
         return self._calls.get(call_id) if type(call_id) is int else None
 
-    def _take_answer(self, pending: _Pending, value: dict[str, Any], size: int) -> None:
+    def _take_answer(self, pending: Pending, value: dict[str, Any], size: int) -> None:
         if "error" in value:
             del self._calls[pending.id]
             pending.end(failure_from(value["error"]))
@@ -367,7 +366,7 @@ class SessionClient:
                 answer["error"] = {"code": -32601, "message": "Method not found"}
             self._outbox.put(orjson.dumps(answer))
 
-    def _add_event(self, pending: _Pending, value: dict[str, Any], size: int) -> None:
+    def _add_event(self, pending: Pending, value: dict[str, Any], size: int) -> None:
         pending.add(value, size)
         if pending.queued_bytes > QUEUE_BYTES:
             text = "events of this stream came faster than they were read; go on after the last one"
@@ -394,4 +393,14 @@ def _closed_failure(peer: str, reason: str) -> Failure:
 
 def _metadata(value: dict[str, Any]) -> dict[str, str]:
     found = value.get(MEMBER)
-    return found if isinstance(found, dict) else {}
+    values = found if isinstance(found, dict) else {}
+    return {name: text for name, text in values.items() if isinstance(text, str)}
+
+
+def _sequence(value: dict[str, Any]) -> int:
+    found = value.get("seq")
+    return found if type(found) is int else 0
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None

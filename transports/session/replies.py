@@ -4,6 +4,7 @@ Session layer, server side, no I/O. A request has exactly one end: a result, an 
 `streamEnd`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -82,13 +83,14 @@ class Notifications:
     def events(self, batch: Events) -> list[bytes]:
         """The frames of events, in order."""
         head, write = self._head, self._write
-        self._number = batch[-1][0]
-        return [
+        frames = [
             b'%b%b,"seq":%d}}' % (head, write(data), number)
             if number
             else b"%b%b}}" % (head, write(data))
             for number, data in batch
         ]
+        self._number = batch[-1][0]
+        return frames
 
     def end(self) -> bytes:
         """The end of a stream that did not fail."""
@@ -97,3 +99,15 @@ class Notifications:
 
 
 StreamStyle = Responses | Notifications
+
+
+def in_turn(style: StreamStyle, batch: Events) -> Iterator[list[bytes]]:
+    """The frames of events. Where one cannot be written as JSON, those before it come, and then
+    what is wrong with it is raised."""
+    try:
+        frames = style.events(batch)
+    except Exception:
+        for event in batch:
+            yield style.events([event])
+        raise
+    yield frames

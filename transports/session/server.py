@@ -43,6 +43,7 @@ from transports.session.replies import (
     Notifications,
     Responses,
     StreamStyle,
+    in_turn,
     notification,
     result,
 )
@@ -330,7 +331,8 @@ class Session:
                     await asyncio.sleep(0)
                 if not outbox.has_room:
                     await outbox.room()
-                outbox.put_all(style.events(batch[start : start + SLICE]))
+                for frames in in_turn(style, batch[start : start + SLICE]):
+                    outbox.put_all(frames)
             # asking for more gives back credit: the core sends more for as long as it is taken
             batch = await anext(stream, None)
 

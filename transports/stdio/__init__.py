@@ -5,4 +5,4 @@ calls it. Unlike the other doors it is not opened by `serve`: the client starts 
 """
 
 BINDING = "urn:a2a-gateway:binding:stdio:v1"
-"""The name of the binding, in cards and in the answer to `$/initialize`: a URN, nothing to fetch."""
+"""The binding in cards and in the answer to `$/initialize`: a name, nothing to fetch."""

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 READ_BYTES = 256 * 1024
+READS_IN_A_ROW = 4
+"""Without a wait, then others have their turn: a peer that never pauses must not have it all."""
 
 
 class Take(Protocol):
@@ -39,16 +41,21 @@ class Input:
         self._source = _Source.of(descriptor, os.O_RDONLY)
         self._wait: asyncio.Future[bytes] | None = None
         self._is_watched = False
+        self._in_a_row = 0
 
     async def read(self) -> bytes:
         """Some bytes, b"" at the end. Raises `OSError`. One reader at a time."""
         source = self._source
         if source.thread is not None:
             return bytes(await source.thread.run(source.take))
+        self._in_a_row += 1
+        if self._in_a_row > READS_IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
         try:
             return source.take()
         except BlockingIOError:
-            pass
+            self._in_a_row = 0
         self._wait = self._loop.create_future()
         if not self._is_watched:
             self._is_watched = True

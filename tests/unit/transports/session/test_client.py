@@ -327,6 +327,101 @@ def test_a_peer_that_talks_nonsense(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("what is no JSON-RPC") == 3
 
 
+@pytest.mark.parametrize("about", [None, [], {"limits": 5}, {"limits": {"frameBytes": "many"}}])
+def test_a_peer_that_says_odd_things_of_itself(about: Any) -> None:
+    """What cannot be understood is as good as unsaid."""
+
+    async def main() -> None:
+        peer = Scripted()
+        async with peer.client as client:
+            call = asyncio.create_task(client.unary("SendMessage", send("x" * 300_000)))
+            [first] = await peer.read(1)
+            await peer.write({"jsonrpc": "2.0", "id": first["id"], "result": about})
+            [second] = await peer.read(1)
+            result = {"jsonrpc": "2.0", "id": second["id"], "result": {}, "seq": "1"}
+            await peer.write({**result, "a2a-service-parameters": {"a": 5, "b": "c"}})
+            await call
+            assert client.metadata == {"b": "c"}
+
+    run(main())
+
+
+def test_a_peer_that_is_another_program() -> None:
+    """It may go on for ever: it is left, and does not keep others from their turn."""
+
+    async def yes() -> bytes:
+        return b"y\n" * 1000
+
+    async def main() -> None:
+        async with SessionClient(yes, Pipe().write) as client:
+            with pytest.raises(FailureError, match="nothing that it sent is JSON-RPC"):
+                await client.unary("GetTask", ask())
+
+    run(main())
+
+
+def test_a_frozen_peer() -> None:
+    """One that has answered once, and then not even a ping, is left; one that answers pings
+    may take its time."""
+
+    async def main() -> None:
+        peer = Scripted(silence=0.25)
+        async with peer.client as client:
+            call = asyncio.create_task(client.unary("GetTask", ask()))
+            first, second = await peer.read(2)
+            await peer.write({"jsonrpc": "2.0", "id": first["id"], "result": {}})
+            for _ in range(2):
+                [ping] = await peer.read(1)
+                assert ping["method"] == "$/ping"
+                await peer.write({"jsonrpc": "2.0", "id": ping["id"], "error": {"code": -32601}})
+            await peer.write({"jsonrpc": "2.0", "id": second["id"], "result": {"id": "t"}})
+            assert await call == Task(id="t")
+            with pytest.raises(FailureError, match=r"has not answered for 0\.5 seconds"):
+                await client.unary("GetTask", ask())
+            assert client.is_lost
+
+    run(main())
+
+
+def test_a_peer_that_only_loads_is_waited_for() -> None:
+    """Nothing is asked before its first answer."""
+
+    async def main() -> None:
+        peer = Scripted(silence=0.01)
+        async with peer.client as client:
+            call = asyncio.create_task(client.unary("GetTask", ask()))
+            first, second = await peer.read(2)
+            await asyncio.sleep(0.1)
+            assert not client.is_lost
+            await peer.write(
+                {"jsonrpc": "2.0", "id": first["id"], "result": {}},
+                {"jsonrpc": "2.0", "id": second["id"], "result": {"id": "t"}},
+            )
+            assert await call == Task(id="t")
+
+    run(main())
+
+
+def test_why_a_peer_is_gone() -> None:
+    """Its end says more than a pipe that broke before."""
+
+    async def main() -> None:
+        peer = Scripted()
+        await peer.up.break_off()
+
+        async def ends() -> None:
+            await until(lambda: client._outbox._is_closed)  # the only trace of it
+            await peer.down.end()
+
+        async with peer.client as client:
+            ending = asyncio.create_task(ends())
+            with pytest.raises(FailureError, match="it ended the connection"):
+                await client.unary("GetTask", ask())
+            await ending
+
+    run(main())
+
+
 def test_cancelled_by_the_server() -> None:
     async def main() -> None:
         peer = Scripted()

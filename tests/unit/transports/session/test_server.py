@@ -268,6 +268,26 @@ def test_a_stream_that_fails(token: str | None, events: int) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("token", [None, "t"])
+def test_an_event_that_cannot_be_written(token: str | None) -> None:
+    """SS03: those before it arrive, though they came in one batch; then the stream fails."""
+
+    async def odd(method: str, message: Any, call: Call) -> AsyncIterator[Any]:
+        yield [(1, event("one")), (2, event("two")), (3, b"\xff"), (4, event("four"))]
+
+    async def main() -> None:
+        async with served(FakeCore(echo, odd)) as joined:
+            params = {"id": "t"} if token is None else {"id": "t", "partialResultToken": token}
+            await joined.wire.call("SubscribeToTask", params)
+            *events, end = await joined.wire.take(3)
+            numbers = [e["seq"] if token is None else e["params"]["seq"] for e in events]
+            assert numbers == [1, 2]
+            assert end["error"]["code"] == -32603
+            assert await joined.wire.quiet()
+
+    run(main())
+
+
 def test_answers_come_as_they_are_ready() -> None:
     """A slow call delays no other."""
 

@@ -54,4 +54,4 @@ def test_the_entry_of_the_card() -> None:
     """R51, R52, R59: a URL form of its own, a URI for the binding, no secrets."""
     entry = interface()
     assert (entry.url, entry.protocol_version) == ("stdio:", "1.0")
-    assert entry.protocol_binding.startswith("https://")
+    assert entry.protocol_binding.startswith("urn:")

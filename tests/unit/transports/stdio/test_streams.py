@@ -123,6 +123,33 @@ def test_a_reader_that_is_gone(kind: str) -> None:
     run(main())
 
 
+def test_a_writer_that_never_pauses() -> None:
+    """Who reads from it leaves others their turn."""
+
+    async def main() -> None:
+        reading, writing = os.pipe()
+        source = Input(reading)
+        os.set_blocking(writing, False)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        for _ in range(100):
+            os.write(writing, b"x")
+            await source.read()
+        other.cancel()
+        source.close()
+        os.close(writing)
+        assert turns >= 10
+
+    run(main())
+
+
 def test_closing_ends_a_read() -> None:
     """Nobody is left waiting."""
 
