@@ -7,8 +7,28 @@ from gateway.cli.client.commands import COMMANDS as CLIENT_COMMANDS
 from gateway.cli.stdio import stdio
 
 
+class Groups(click.Group):
+    """Shows its commands in two lists, in the order of their registration."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        clients = {command.name for command in CLIENT_COMMANDS}
+        for title, is_client in (("Run an agent", False), ("Call agents", True)):
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, command.get_short_help_str(limit=80))
+                        for name, command in self.commands.items()
+                        if (name in clients) is is_client
+                    ]
+                )
+
+
 @click.group(
-    epilog=running.EXIT_CODES,
+    cls=Groups,
+    epilog="Each command has its own --help, with its options and exit codes.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="a2a-gateway")
@@ -16,7 +36,7 @@ def cli() -> None:
     """One agent behind every A2A door."""
 
 
-for command in (running.serve, running.core, running.adapter, stdio):
+for command in (running.serve, stdio, running.core, running.adapter):
     cli.add_command(command)
 for client_command in CLIENT_COMMANDS:
     cli.add_command(client_command)

@@ -43,11 +43,19 @@ def configured(*names: str) -> Callable[[Command], Command]:
             help="A door to open, such as http=127.0.0.1:8080 or grpc=unix:/run/a2a.sock; give it "
             "again for more. Default: grpc=127.0.0.1:50051 and http=127.0.0.1:41242.",
         ),
+        "grpc": click.option(
+            "--transport",
+            "transports",
+            metavar="grpc[=ADDRESS]",
+            multiple=True,
+            help="Where native gRPC is offered, such as grpc=unix:/run/a2a.sock; other doors are "
+            "opened by `a2a-gateway adapter`. Default: grpc=127.0.0.1:50051.",
+        ),
         "store": click.option(
             "--store",
             metavar="URL",
-            help="Where tasks are kept: memory: or sqlite:///PATH. Default: a database in the "
-            "state directory.",
+            help="Where tasks are kept: memory: or sqlite:///ABSOLUTE/PATH. Default: a "
+            "database in the state directory.",
         ),
         "state_dir": click.option(
             "--state-dir",
@@ -118,7 +126,7 @@ def need_agent(config: "Config") -> None:
         )
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Run the gateway: an agent and its doors.")
 @configured("agent", "transport", "adapters", "store", "state_dir", "log_level")
 def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
     """Run the gateway: the core, and adapter processes for the doors."""
@@ -130,8 +138,8 @@ def serve(file: Path | None, transports: Sequence[str], **flags: str | None) -> 
     become(to_wire(config))
 
 
-@click.command(epilog=EXIT_CODES)
-@configured("agent", "transport", "store", "state_dir", "log_level")
+@click.command(epilog=EXIT_CODES, short_help="Run the core alone: agent, store, native gRPC.")
+@configured("agent", "grpc", "store", "state_dir", "log_level")
 def core(file: Path | None, transports: Sequence[str], **flags: str | None) -> None:
     """Run the core alone: the agent, the store and the native gRPC listener. Adapters join it by
     the link, a socket in the state directory unless link.address says otherwise."""
@@ -148,7 +156,7 @@ def core(file: Path | None, transports: Sequence[str], **flags: str | None) -> N
     sys.exit(run(config))
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Run doors alone, for a core that runs elsewhere.")
 @click.argument("names", nargs=-1, metavar="NAME[=ADDRESS]...", required=True)
 @configured("state_dir", "log_level")
 def adapter(names: Sequence[str], file: Path | None, **flags: str | None) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IS_WINDOWS = os.name == "nt"
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Answer one client on standard input and output.")
 @configured("agent", "store", "state_dir", "log_level")
 def stdio(file: Path | None, **flags: str | None) -> None:
     """Answer one client on standard input and output, such as an editor that started this: one

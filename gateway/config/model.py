@@ -207,7 +207,7 @@ class Config:
     agent: Agent = field(default_factory=Agent)
     transports: Transports = field(default_factory=Transports)
     store: Text = ""
-    """`memory:` or `sqlite:///PATH`; empty: a database in the state directory."""
+    """`memory:` or `sqlite:///ABSOLUTE/PATH`; empty: a database in the state directory."""
     state_dir: Path = Path()
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)

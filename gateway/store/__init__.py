@@ -192,8 +192,8 @@ class Store(Protocol):
 
 
 def open_store(url: str, *, owner: str = "") -> Store:
-    """The store for a URL: `memory:` or `sqlite:///PATH`. `owner` is what a second process is
-    told of the one that holds the store, such as its address. Raises `ValueError` that says
+    """The store for a URL: `memory:` or `sqlite:///ABSOLUTE/PATH`. `owner` is what a second process
+    is told of the one that holds the store, such as its address. Raises `ValueError` that says
     which forms there are."""
     if url == "memory:":
         from gateway.store.memory import MemoryStore
@@ -203,4 +203,4 @@ def open_store(url: str, *, owner: str = "") -> Store:
         from gateway.store.sqlite import SqliteStore
 
         return SqliteStore(url.removeprefix("sqlite://"), owner=owner)
-    raise ValueError(f"store {url!r} is not known; use memory: or sqlite:///PATH")
+    raise ValueError(f"store {url!r} is not known; use memory: or sqlite:///ABSOLUTE/PATH")

@@ -139,7 +139,7 @@ def get(url: str, task_id: str, history: int | None, **values: Any) -> None:
     read(Settings(url, values), task_id, history)
 
 
-@click.command("list", epilog=EPILOG)
+@click.command("list", epilog=EPILOG, short_help="Print tasks, those changed last first.")
 @_url
 @click.option("--context", metavar="ID", help="Tasks of this context alone.")
 @click.option("--state", type=click.Choice(_STATES), help="Tasks in this state alone.")
@@ -186,7 +186,7 @@ def ping(url: str, **values: Any) -> None:
     look(Settings(url, values))
 
 
-@click.command()
+@click.command(short_help="Print the script that completes commands in a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the script that completes commands and options, for example:

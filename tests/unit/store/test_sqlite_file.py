@@ -72,7 +72,7 @@ def test_a_url_with_three_or_four_slashes_is_the_same_path(database: Path, url: 
 
 @pytest.mark.parametrize("url", ["", "sqlite:", "sqlite:///", "postgres://x", "memory"])
 def test_an_unknown_url_is_answered_with_the_forms(url: str) -> None:
-    with pytest.raises(ValueError, match="use memory: or sqlite:///PATH"):
+    with pytest.raises(ValueError, match="use memory: or sqlite:///ABSOLUTE/PATH"):
         open_store(url)
 
 
