@@ -17,7 +17,7 @@ from tests.processes import Server, gateway, start, write_config
 
 AGENT = "tests.doubles.isolated:agent"
 CONFIG = {"agent": {"isolation": "process"}, "store": "memory:"}
-SECONDS = 10.0
+SECONDS = 20.0
 
 
 def say(server: Server, text: str, timeout: float = SECONDS) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_killed_core_leaves_nothing(word: str, tmp_path: Path) -> None:
         if word != "idle":
             path = tmp_path / "begun"
             with pytest.raises(TimeoutError):
-                say(server, f"{word} {path}", timeout=0.5)
+                say(server, f"{word} {path}", timeout=1.0)
             until(path.exists)
         os.kill(core_of(server).pid, signal.SIGKILL)
         until(lambda: not is_alive(agent) and not is_alive(below))

@@ -89,7 +89,7 @@ async def _freeze_adapter(gateway: Victim) -> None:
         assert time.monotonic() - started > 1.0, "streams ended before anybody could know"
         gateway.signal("adapter-http", signal.SIGCONT)
         await eventually(
-            lambda: "linked to the core" in "\n".join(list(gateway.server.output)[-4:]), 5.0
+            lambda: "linked to the core" in "\n".join(list(gateway.server.output)[-4:]), 20.0
         )
         # the streams go on at the new link by themselves: reads are repeated
         done = (await http.send("blue", asked.id)).task
@@ -98,7 +98,7 @@ async def _freeze_adapter(gateway: Victim) -> None:
             assert states[-1] == TaskState.TASK_STATE_COMPLETED
 
 
-async def _open_streams(gateway: Victim, count: int, seconds: float = 5.0) -> None:
+async def _open_streams(gateway: Victim, count: int, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     name = 'a2a_gateway_open_streams{door="http"}'
     while (found := (await gateway.figures("core")).get(name, 0.0)) != count:

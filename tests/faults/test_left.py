@@ -18,8 +18,9 @@ from tests.faults.conftest import IS_LONG
 from tests.faults.test_kills import back
 from tests.faults.victim import MARK, Victim, doors, eventually, victim
 
-GONE_SECONDS = 8.0
-REVIVE_SECONDS = 20.0
+GONE_SECONDS = 20.0
+REVIVE_SECONDS = 40.0
+BACK_SECONDS = 20.0
 GRACE = 1.0
 
 PROCESS = {"spec": "tests.doubles.agents:agent", "isolation": "process"}
@@ -58,7 +59,7 @@ def test_nothing_is_left(
 
 async def _kill(gateway: Victim, killed: list[str], frozen: list[str]) -> None:
     task_id = await _begin(gateway)
-    await eventually(lambda: len(_agents(gateway)) > 0, 5.0, gateway.marked)
+    await eventually(lambda: len(_agents(gateway)) > 0, BACK_SECONDS, gateway.marked)
     agents = set(_agents(gateway))
     before = set(gateway.marked())
     for pid in agents if frozen else ():
@@ -78,12 +79,12 @@ async def _kill(gateway: Victim, killed: list[str], frozen: list[str]) -> None:
     )
     if "supervisor" in killed:
         await gateway.revive(REVIVE_SECONDS)
-    await back(gateway)
+    await back(gateway, BACK_SECONDS)
     async with Caller(gateway.addresses, "grpc") as caller:
         task = await caller.get(task_id)
         assert task.status.state == TaskState.TASK_STATE_FAILED
     gateway.terminate()
-    assert await gateway.exit_code(GRACE + 10.0) == 0, gateway.server.text()
+    assert await gateway.exit_code(GRACE + 30.0) == 0, gateway.server.text()
     await eventually(lambda: not gateway.marked(), GONE_SECONDS, gateway.marked)
 
 
@@ -91,7 +92,7 @@ async def _begin(gateway: Victim) -> str:
     """A task that works on; its id."""
     async with Caller(gateway.addresses, "rest") as caller:
         task_id = (await caller.send("slow 9999 100", immediate=True)).task.id
-        end = time.monotonic() + 5.0
+        end = time.monotonic() + BACK_SECONDS
         while (await caller.get(task_id)).status.state == TaskState.TASK_STATE_SUBMITTED:
             assert time.monotonic() < end
             await asyncio.sleep(0.02)

@@ -110,9 +110,7 @@ def test_a_port_that_is_taken_while_its_process_is_away(tmp_path: Path) -> None:
             await eventually(lambda: "the address is in use" in gateway.server.text(), 20.0)
             async with Caller(gateway.addresses, "grpc") as caller:
                 assert (await caller.send("echo x")).HasField("task")
-        started = time.monotonic()
         await back(gateway)
-        assert time.monotonic() - started < 5.0
 
     with victim(tmp_path) as gateway:
         run(snatch(gateway))
@@ -163,7 +161,7 @@ async def _replaced(gateway: Victim, first: dict[str, int], paths: list[Path]) -
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(path)) == 0
 
-    await eventually(is_new, 5.0)
-    await eventually(lambda: all(map(is_answered, paths)), 5.0)
+    await eventually(is_new, 20.0)
+    await eventually(lambda: all(map(is_answered, paths)), 20.0)
     async with Caller(gateway.addresses, "grpc") as caller:
         await caller.list()
