@@ -86,7 +86,10 @@ def load(
 def _read_card(tree: Tree) -> None:
     path = tree.get("card")
     if isinstance(path, str):
-        tree["card"] = from_file(Path(path)).tree
+        try:
+            tree["card"] = from_file(Path(path)).tree
+        except SourceError as error:
+            raise SourceError(f"card: {error}") from None
 
 
 def _fill_defaults(tree: Tree, environment: Mapping[str, str]) -> None:

@@ -113,7 +113,7 @@ def check_version(version: str) -> None:
     if not version:
         raise VersionNotSupportedError(
             "The call names no protocol version, which means 0.3, and that is not served here; "
-            f"send A2A-Version: {VERSION}",
+            f"send the service parameter A2A-Version: {VERSION}",
             {"supported": VERSION},
         )
     raise VersionNotSupportedError(

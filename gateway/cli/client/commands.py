@@ -44,6 +44,11 @@ _SENDING = (
         help="Send this file, too; give it again for more.",
     ),
     click.option(
+        "--media-type",
+        metavar="TYPE",
+        help="What the files are. Default: as their names say.",
+    ),
+    click.option(
         "--data", multiple=True, metavar="JSON", help="Send structured data, too; repeatable."
     ),
     click.option("--context", metavar="ID", help="The context that the message belongs to."),

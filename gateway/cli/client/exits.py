@@ -92,6 +92,8 @@ def advice(failure: Failure, tried: Circumstances) -> str:
                 "a task is seen by its own caller and tenant alone; what there is: "
                 f"{program()} list {quote(tried.url)}"
             )
+        case "CONTENT_TYPE_NOT_SUPPORTED" if ".mediaType" in failure.message:
+            return "a file can be sent as another type: --media-type TYPE, such as text/plain"
         case "EXTENSION_SUPPORT_REQUIRED":
             return "name the extension by --extension URI"
         case "DEADLINE_EXCEEDED":

@@ -26,6 +26,8 @@ class Content:
     data: Sequence[str] = ()
     """JSON texts."""
     files: Sequence[Path] = ()
+    media_type: str = ""
+    """Of the files; empty: as their names say."""
 
 
 def request(
@@ -59,7 +61,7 @@ def _parts(content: Content) -> Any:
     for value in content.data:
         yield _data(value)
     for path in content.files:
-        yield _file(path)
+        yield _file(path, content.media_type)
 
 
 def _data(text: str) -> Part:
@@ -77,11 +79,11 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _file(path: Path) -> Part:
+def _file(path: Path, media_type: str) -> Part:
     kind, encoding = mimetypes.guess_type(path.name)
     if kind is None or encoding is not None:
         kind = "application/octet-stream"
     try:
-        return Part(raw=path.read_bytes(), filename=path.name, media_type=kind)
+        return Part(raw=path.read_bytes(), filename=path.name, media_type=media_type or kind)
     except OSError as error:
         raise click.UsageError(f"--file {path} cannot be read: {error.strerror}") from None

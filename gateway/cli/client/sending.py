@@ -130,7 +130,7 @@ def _request(
     context_id = values["context"] or ("" if values["task"] else conversation.context_id)
     task_id = values["task"] or ("" if values["context"] else conversation.task_id)
     request = messages.request(
-        messages.Content(text, values["data"], values["files"]),
+        messages.Content(text, values["data"], values["files"], values["media_type"] or ""),
         context_id=context_id,
         task_id=task_id,
         key=values["own_key"] or "",

@@ -259,6 +259,10 @@ def test_card_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"name": "My agent"}')
     (tmp_path / "c.yaml").write_text("card: card.json\n")
     assert load(tmp_path / "c.yaml", environment={}).card == {"name": "My agent"}
+    (tmp_path / "card.json").unlink()
+    (problem,) = problems(tmp_path / "c.yaml", environment={})
+    assert problem.startswith("card: ")
+    assert "No such file" in problem
 
 
 class TestWire:

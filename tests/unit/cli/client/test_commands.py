@@ -102,6 +102,18 @@ class TestCall:
         shown = command("call", place.http, "echo", "--file", str(sent))
         assert "x.txt (text/plain, 7 bytes) is not shown; keep it by --save FOLDER" in shown.err
 
+    def test_files_of_another_type(self, place: Place, command: Command, tmp_path: Path) -> None:
+        """What an agent does not take by its name may be taken as something else."""
+        script = tmp_path / "x.py"
+        script.write_text("pass")
+        refused = command("call", place.http, "echo", "--file", str(script))
+        assert refused.code == 20
+        assert "--media-type" in refused.err
+        taken = command(
+            "call", place.http, "echo", "--file", str(script), "--media-type", "text/plain"
+        )
+        assert "x.py (text/plain, 4 bytes)" in taken.err
+
     def test_without_waiting(self, place: Place, command: Command) -> None:
         """The id of the task is the answer; `subscribe` goes on from there."""
         done = command("call", "--no-wait", place.http, "slow 5 50")
