@@ -79,6 +79,10 @@ class LinkLimits:
     """How long a link that ends here waits for the adapter to hang up."""
 
 
+LARGE_READS = frozenset({"GetTask", "ListTasks"})
+"""Small requests for answers of any size."""
+READS = 64
+"""Of those at work on one link at once, until their answers have left; more wait."""
 ROOM_BYTES = FRAME_BYTES
 """A stream asks its source for more once it has no more than this to send."""
 SQUEEZE = 8
@@ -122,6 +126,7 @@ class CoreLink:
         self._context = context
         self._service = service
         self._squeeze_bytes = limits.unsent_bytes // SQUEEZE
+        self._reads = asyncio.Semaphore(READS)
         self._unwinding = unwinding
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[str] = self._loop.create_future()
@@ -238,8 +243,13 @@ class CoreLink:
             call = read_call(start, self._door)
             timer = self._limit(entry, call)
             message = _parse(method, request)
-            answer = await self._service.unary(method.name, message, call, request)
-            self.end.respond(entry, answer.SerializeToString(), _metadata(call))
+            if method.name in LARGE_READS:
+                async with self._reads:
+                    await self._answer(entry, method, message, call, request)
+                    if entry.is_open:
+                        await self._left(entry)
+            else:
+                await self._answer(entry, method, message, call, request)
         except asyncio.CancelledError:
             # nothing to say where the adapter gave the call up, or its deadline has passed
             self.end.abort(entry, _status(CallCancelledError()))
@@ -249,6 +259,27 @@ class CoreLink:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    async def _answer(
+        self, entry: Entry, method: Method, message: ProtoMessage, call: Call, request: bytes
+    ) -> None:
+        answer = await self._service.unary(method.name, message, call, request)
+        self.end.respond(entry, answer.SerializeToString(), _metadata(call))
+
+    async def _left(self, entry: Entry) -> None:
+        """Until an answer in pieces has left. Who drops its flow ends the task."""
+        flow = entry.flow
+        if flow is None or flow.on_tail is None:
+            return
+        close, left = flow.on_tail, self._loop.create_future()
+
+        def closed() -> None:
+            close()
+            if not left.done():
+                left.set_result(None)
+
+        flow.on_tail = closed
+        await left
 
     async def _run_stream(
         self, entry: Entry, method: Method, start: link_pb2.Open, request: bytes

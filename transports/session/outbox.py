@@ -96,6 +96,11 @@ class Outbox:
                 self._give_room()
             raise
 
+    async def turn(self) -> None:
+        """Wait for room without putting anything then: the room is for the next in the row."""
+        await self.room()
+        self._give_room()
+
     def _give_room(self) -> None:
         while self._waiters and self.unsent_bytes < self._room_bytes:
             waiter = self._waiters.popleft()

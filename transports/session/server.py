@@ -55,6 +55,11 @@ STYLES = ("responses", "notifications")
 SLICE = 64
 """Events of one stream that are written before the others have a turn."""
 
+LARGE_READS = frozenset({"GetTask", "ListTasks"})
+"""A small request for an answer of any size: a thousand of them must not fill the memory."""
+READS = 32
+"""Of those at the core at once; more wait, and all wait for a client that does not read."""
+
 STOPPING = Failure(
     BY_REASON["UNAVAILABLE"],
     "The server is stopping; a task that was started goes on",
@@ -125,6 +130,7 @@ class Session:
         self._is_strict = False
         self._calls: dict[object, _Running] = {}
         """By the JSON text of the id; notifications by themselves."""
+        self._reads = asyncio.Semaphore(READS)
         self._ending: set[asyncio.Task[None]] = set()
         """Cancelled, and not at their end yet."""
         self._idle: asyncio.Future[None] | None = None
@@ -279,6 +285,16 @@ class Session:
         return Notifications(called, call_id, text)
 
     async def _unary(
+        self, key: object, running: _Running, called: Operation, message: ProtoMessage, call: Call
+    ) -> None:
+        if called.name not in LARGE_READS:
+            await self._answer(key, running, called, message, call)
+            return
+        async with self._reads:
+            await self._outbox.turn()
+            await self._answer(key, running, called, message, call)
+
+    async def _answer(
         self, key: object, running: _Running, called: Operation, message: ProtoMessage, call: Call
     ) -> None:
         call_id = running.id

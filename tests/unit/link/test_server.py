@@ -15,10 +15,10 @@ from google.rpc.status_pb2 import Status
 
 from gateway.call import Call
 from gateway.errors import Code
-from gateway.link.core_link import is_end
+from gateway.link.core_link import READS, is_end
 from gateway.link.frames import FRAME_BYTES, WINDOW_BYTES, LinkError
 from gateway.link.server import LinkLimits
-from gateway.pb import GetTaskRequest, ProtoMessage, link_pb2
+from gateway.pb import GetTaskRequest, ProtoMessage, Task, link_pb2
 from tests.conftest import run
 from tests.doubles.certificates import Authority
 from tests.doubles.link import (
@@ -252,6 +252,33 @@ class TestRules:
                 assert (await adapter.hear("end")).call == 2
                 assert got <= WINDOW_BYTES
                 await adapter.say(link_pb2.Frame(call=1, cancel=link_pb2.Cancel()))
+                await until(lambda: fake.service.running == 0)
+
+        run(main())
+
+    def test_large_answers_are_made_once_those_before_have_left(self, address: str) -> None:
+        """A thousand small reads do not fill the memory where their answers are not taken; calls
+        of other kinds go on, and a read that is given up makes place for the next."""
+        begun = 0
+
+        async def large(request: Any, call: Call) -> ProtoMessage:
+            nonlocal begun
+            begun += isinstance(request, GetTaskRequest)
+            return Task(id="t" * 2 * WINDOW_BYTES)
+
+        async def main() -> None:
+            async with core(address) as fake, raw(address) as adapter:
+                fake.service.on_unary = large
+                await adapter.hello()
+                for number in range(1, READS + 11):
+                    await adapter.open(number)
+                await adapter.open(1000, "CancelTask")
+                while (await adapter.hear("events")).call != 1000:
+                    pass
+                assert begun == READS
+                await adapter.say(link_pb2.Frame(call=1, cancel=link_pb2.Cancel()))
+                await until(lambda: begun == READS + 1)
+                adapter.stream.cancel()
                 await until(lambda: fake.service.running == 0)
 
         run(main())

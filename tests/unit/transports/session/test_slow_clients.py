@@ -19,7 +19,7 @@ from tests.unit.transports.session.joined import (
     until,
 )
 from transports.framing import Framing
-from transports.session.server import Options
+from transports.session.server import READS, Options
 
 SEND = {"message": MESSAGE}
 ASK = {"id": "t"}
@@ -44,6 +44,34 @@ def test_sizes(framing: Framing) -> None:
             assert str(session.frame_bytes) in frame["error"]["message"]
             await wire.call("GetTask", ASK, 2)
             assert (await wire.next())["id"] == 2
+
+    run(main())
+
+
+def test_large_answers_for_a_client_that_does_not_read() -> None:
+    """ML02: a thousand small reads are held back while the answers of some wait; sends are not, and
+    once the client reads on, each gets its answer."""
+    at_core = 0
+
+    async def large(method: str, message: Any, call: Call) -> Any:
+        nonlocal at_core
+        at_core += method == "GetTask"
+        task = await echo(method, message, call)
+        if method == "GetTask":
+            task.metadata["x"] = "x" * 100_000
+        return task
+
+    async def main() -> None:
+        async with served(FakeCore(large)) as (session, wire, core, _):
+            await wire.send(*[request("GetTask", ASK, n) for n in range(1000)])
+            await wire.call("SendMessage", SEND, "send")
+            await until(lambda: core.calls[-1:] != [] and core.calls[-1][0] == "SendMessage")
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert at_core <= 2 * READS
+            frames = await wire.take(1001)
+            assert len({frame["id"] for frame in frames}) == 1001
+            assert session.open_calls == 0
 
     run(main())
 
