@@ -26,7 +26,6 @@ SERVICE = "a2a_gateway.agent.v1.AgentService"
 EXECUTE = f"/{SERVICE}/Execute"
 CANCEL = f"/{SERVICE}/Cancel"
 
-_SETTLED = TERMINAL_STATES | INTERRUPTED_STATES
 _FIELDS: dict[type[Any], int] = {
     Task: agent_pb2.ExecuteResponse.TASK_FIELD_NUMBER,
     Message: agent_pb2.ExecuteResponse.MESSAGE_FIELD_NUMBER,
@@ -137,9 +136,16 @@ def to_event(response: agent_pb2.ExecuteResponse) -> Event:
 
 def settles(event: Event) -> bool:
     """Whether a turn may end well after this event."""
-    if isinstance(event, Message):
-        return True
-    return isinstance(event, Task | TaskStatusUpdateEvent) and event.status.state in _SETTLED
+    return ends(event) or _state(event) in INTERRUPTED_STATES
+
+
+def ends(event: Event) -> bool:
+    """Whether a turn has nothing more to say after this event."""
+    return isinstance(event, Message) or _state(event) in TERMINAL_STATES
+
+
+def _state(event: Event) -> int | None:
+    return event.status.state if isinstance(event, Task | TaskStatusUpdateEvent) else None
 
 
 async def emit_failure(turn: Turn, reason: str) -> None:

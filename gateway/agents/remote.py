@@ -33,13 +33,16 @@ CANCEL_WAIT = 1.0
 WINDOW_BYTES = 256 * 1024
 LAST_WORDS = 1.0
 """Seconds that Execute has to end once Cancel has returned."""
+LINGER = 10.0
+"""Seconds that Execute has to end once its task is terminal: it takes a place meanwhile."""
 
 _DETAILS = "grpc-status-details-bin"
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 2.0
 # below this interval servers with gRPC's defaults take pings for abuse
-_KEEPALIVE = 310.0
-_KEEPALIVE_TIMEOUT = 20.0
+KEEPALIVE = 310.0
+"""Seconds of silence after which an agent with turns is asked whether it is alive."""
+KEEPALIVE_TIMEOUT = 20.0
 
 UNREACHABLE = "The agent cannot be reached"
 LOST = "The connection to the agent was lost in the middle of this turn"
@@ -143,12 +146,15 @@ class RemoteAgent:
             "grpc.initial_reconnect_backoff_ms": _FIRST_BACKOFF,
             "grpc.min_reconnect_backoff_ms": _FIRST_BACKOFF,
             "grpc.max_reconnect_backoff_ms": _LONGEST_BACKOFF,
-            "grpc.keepalive_time_ms": _KEEPALIVE,
-            "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT,
+            "grpc.keepalive_time_ms": KEEPALIVE,
+            "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT,
+            "grpc.http2.ping_timeout_ms": KEEPALIVE_TIMEOUT,
         }
         return [
             ("grpc.max_receive_message_length", size),
             ("grpc.max_send_message_length", -1),
+            # a long turn may be silent for many pings
+            ("grpc.http2.max_pings_without_data", 0),
             # what an agent may send before it is held up: fixed, instead of growing with its speed
             ("grpc.http2.bdp_probe", 0),
             ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
@@ -174,8 +180,9 @@ class RemoteAgent:
         if self._channel is None:
             return "the agent is not started"
         state = self._channel.get_state(try_to_connect=True)
-        is_down = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        return "the agent cannot be reached" if is_down else ""
+        # CONNECTING too: one that is frozen is being connected to for most of the time
+        is_up = state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE)
+        return "" if is_up else "the agent cannot be reached"
 
     async def run(self, turn: Turn) -> None:
         if not await self._is_connected(self._connect_wait):
@@ -202,12 +209,15 @@ class RemoteAgent:
     async def _read(self, execution: Execution, turn: Turn) -> None:
         rpc = execution.rpc
         is_settled = False
+        late: asyncio.TimerHandle | None = None
         try:
             while (response := await rpc.read()) is not grpc.aio.EOF:
                 event = contract.to_event(response)
                 is_settled = contract.settles(event)
                 # waits while the store is behind; nothing is read meanwhile
                 await turn.emit(event)
+                if late is None and contract.ends(event):
+                    late = asyncio.get_running_loop().call_later(LINGER, self._cut, execution, turn)
         except asyncio.CancelledError:
             if not execution.is_cut:
                 raise
@@ -215,7 +225,18 @@ class RemoteAgent:
             if not execution.is_cancelled:
                 await self._end(turn, error, is_settled)
         finally:
+            if late is not None:
+                late.cancel()
             rpc.cancel()
+
+    def _cut(self, execution: Execution, turn: Turn) -> None:
+        logger.warning(
+            "task %s has ended, and the agent at %s has not ended its Execute %g s later; cut off",
+            turn.task_id,
+            self._address,
+            LINGER,
+        )
+        execution.cut()
 
     async def _end(self, turn: Turn, error: grpc.aio.AioRpcError, is_settled: bool) -> None:
         """What an end with another status than OK does to the turn."""

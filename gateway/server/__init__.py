@@ -70,6 +70,7 @@ class ServerOptions:
             ("grpc.absolute_max_metadata_size", 2 * self.metadata_bytes),
             ("grpc.keepalive_time_ms", _ms(self.keepalive)),
             ("grpc.keepalive_timeout_ms", _ms(self.keepalive_timeout)),
+            ("grpc.http2.ping_timeout_ms", _ms(self.keepalive_timeout)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", _ms(self.least_ping_interval)),

@@ -1,6 +1,6 @@
 """A server of the agents' contract whose methods a test gives: one coroutine for each."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,10 +26,13 @@ Response = agent_pb2.ExecuteResponse
 
 @asynccontextmanager
 async def serving(
-    execute: Execute, cancel: Cancel | None = None, address: str = "127.0.0.1:0"
+    execute: Execute,
+    cancel: Cancel | None = None,
+    address: str = "127.0.0.1:0",
+    options: Sequence[tuple[str, int]] = (),
 ) -> AsyncIterator[str]:
     """The address at which it serves; without `cancel` that method is UNIMPLEMENTED."""
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=options)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Execute": grpc.unary_stream_rpc_method_handler(
             execute,

@@ -21,6 +21,9 @@ class Proxy:
         self.cuts = 0
         self.is_open = True
         """Whether new connections get through; otherwise they are closed at once."""
+        self.flows = asyncio.Event()
+        """While it is not set nothing comes from the server: it is as if frozen."""
+        self.flows.set()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client."""
@@ -61,6 +64,7 @@ class Proxy:
         seen = b""
         passed = 0
         while data := await reader.read(65536):
+            await self.flows.wait()
             seen += data
             limit = self._cut(seen)
             writer.write(seen[passed:limit])

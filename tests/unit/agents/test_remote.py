@@ -30,6 +30,7 @@ from gateway.pb import (
 )
 from tests.conftest import run
 from tests.doubles.agent_server import Cancel, Context, Execute, Response, chunk, serving, status
+from tests.doubles.proxy import proxy
 from tests.doubles.recording import RecordingTurn
 
 ExecuteRequest = agent_pb2.ExecuteRequest
@@ -288,6 +289,65 @@ def test_a_lost_connection_after_the_question_is_no_failure() -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
     assert play(execute).states == ["INPUT_REQUIRED"]
+
+
+def test_a_frozen_agent_is_noticed_after_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 8: asked in vain whether it lives. A turn that is silent for many such questions, and
+    whose agent answers them, goes on; the gateway's readiness has it, too."""
+    monkeypatch.setattr(remote, "KEEPALIVE", 0.1)
+    monkeypatch.setattr(remote, "KEEPALIVE_TIMEOUT", 0.2)
+    answers = 0
+
+    def heard(seen: bytes) -> None:
+        nonlocal answers
+        answers += 1
+
+    async def main() -> RecordingTurn:
+        turn = RecordingTurn("hi")
+        allowed = [("grpc.http2.max_ping_strikes", 0)]
+        async with (
+            serving(idle, options=allowed) as address,
+            proxy(address, heard) as between,
+            started(between.address) as agent,
+        ):
+            running = asyncio.create_task(agent.run(turn))
+            await until(turn)
+            before = answers
+            while answers < before + 4:  # noqa: ASYNC110 - of gRPC's own making
+                await asyncio.sleep(0.01)
+            assert turn.states == ["WORKING"]
+            between.flows.clear()
+            await running
+            while not agent.fault:  # noqa: ASYNC110 - connecting again, in vain
+                await asyncio.sleep(0.01)
+        return turn
+
+    turn = run(main())
+    assert turn.states == ["WORKING", "FAILED"]
+    assert turn.last_words == remote.LOST
+
+
+@pytest.mark.parametrize("chunks", [0, 1_000_000])
+def test_an_agent_that_does_not_end_what_has_ended(
+    chunks: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule 5, D28: such as one that forgot to end its stream. It would take a place for ever."""
+    monkeypatch.setattr(remote, "LINGER", 0.05)
+    told: list[bool] = []
+
+    async def execute(request: ExecuteRequest, context: Context) -> None:
+        await context.write(status("COMPLETED"))
+        try:
+            for _ in range(chunks):
+                await context.write(chunk("more"))
+            await asyncio.Event().wait()
+        finally:
+            told.append(True)
+
+    turn = play(execute)
+    assert turn.states == ["COMPLETED"]
+    assert told == [True]
+    assert "has not ended its Execute" in caplog.text
 
 
 def test_a_server_of_something_else() -> None:

@@ -53,6 +53,10 @@ EXTENDED = {"capabilities": {"extensions": [{"uri": EXTENSION}]}}
 Test = Callable[[GrpcClient, ScriptedRuntime], Coroutine[Any, Any, None]]
 
 
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""An empty frame of HTTP/2: all as usual."""
+
+
 @asynccontextmanager
 async def serving(service: Service, **options: Any) -> AsyncIterator[GrpcClient]:
     server = PublicServer(service, [Listener(Address("127.0.0.1", 0))], ServerOptions(**options))
@@ -395,6 +399,23 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         await server.stop(0.0)
 
     run(main())
+
+
+def test_a_client_that_answers_no_ping_is_gone() -> None:
+    """One that is frozen, or whose network is: its connection is closed."""
+
+    async def main() -> None:
+        options = ServerOptions(keepalive=0.1, keepalive_timeout=0.1)
+        server = GrpcServer((), [Listener(Address("127.0.0.1", 0))], options)
+        [address] = await server.start()
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
+        while await reader.read(4096):
+            pass  # pings among it
+        writer.close()
+        await server.stop(0)
+
+    run(main(), 10)
 
 
 @pytest.mark.parametrize(
