@@ -21,7 +21,7 @@ def test_in_each_state(places: Places) -> None:
 
     async def behaviour(caller: Talk) -> dict[str, object]:
         seen: dict[str, object] = {}
-        for kind in ("slow 100 100", "ask", "auth", "auth-wait 60", "wait /nonexistent"):
+        for kind in ("slow 100 100", "ask", "auth", "auth-wait 60", "wait /dev/null/never"):
             task = await caller.send(kind, immediate=True)
             canceled = await caller.cancel(task.id)
             assert await caller.cancel(task.id) == canceled == await caller.get(task.id)
@@ -147,7 +147,7 @@ def test_messages_that_wait(places: Places) -> None:
     """D32, S81, S100: a cancel ends the task for the messages that wait for it, too."""
 
     async def behaviour(caller: Talk) -> list[str]:
-        task = await caller.send("wait /nonexistent", immediate=True)
+        task = await caller.send("wait /dev/null/never", immediate=True)
         waits = [
             asyncio.create_task(failure_of(caller.call(method, request("x", task_id=task.id))))
             for method in ("SendMessage", "SendStreamingMessage")

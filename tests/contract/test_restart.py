@@ -80,10 +80,10 @@ def test_while_it_stops(tmp_path: Path) -> None:
                 subscription = caller.subscribe(idle.id)
                 await anext(subscription)
                 calls = {
-                    "unary": caller.answer(request("wait /nonexistent", context_id=name)),
+                    "unary": caller.answer(request("wait /dev/null/never", context_id=name)),
                     "silent": caller.answer(request("silent")),
                     "silent stream": caller.stream("silent"),
-                    "stream": caller.stream("wait /nonexistent", context_id=name),
+                    "stream": caller.stream("wait /dev/null/never", context_id=name),
                     "idle": all_of(subscription),
                 }
                 for kind, call in calls.items():
@@ -138,7 +138,7 @@ async def raw_stream(places: Places) -> list[str]:
             "message": {
                 "messageId": "m",
                 "role": "ROLE_USER",
-                "parts": [{"text": "wait /nonexistent"}],
+                "parts": [{"text": "wait /dev/null/never"}],
             }
         },
     }

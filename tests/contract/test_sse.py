@@ -199,7 +199,7 @@ def test_leaving_is_noticed_at_once(places: Places) -> None:
 
     async def main() -> None:
         async with talk(DOORS[0], places) as caller:
-            task = await caller.send("wait /nonexistent", immediate=True)
+            task = await caller.send("wait /dev/null/never", immediate=True)
             path = f"/{caller.tenant}/tasks/{task.id}:subscribe"
             readers = [await asyncio.open_connection(*address(places)) for _ in range(20)]
             for reader, writer in readers:
@@ -222,7 +222,7 @@ def test_connections_that_break(places: Places) -> None:
 
     async def main() -> None:
         async with talk(DOORS[0], places) as caller:
-            task = await caller.send("wait /nonexistent", immediate=True)
+            task = await caller.send("wait /dev/null/never", immediate=True)
             path = f"/{caller.tenant}/tasks/{task.id}:subscribe"
             stream = f"GET {path} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n".encode()
             starts = [
