@@ -15,11 +15,13 @@ from gateway.agents.command.options import CommandOptions
 from gateway.agents.command.output import EventOutput, Output, TextOutput, describe
 from gateway.agents.command.pipes import Pipes
 from gateway.agents.kinds import Settings
+from gateway.errors import InvalidAgentResponseError
 
 logger = logging.getLogger(__name__)
 
 MOST_STOP_SECONDS = 2.0
 """From SIGTERM to SIGKILL, or half of the cancel timeout where that is less."""
+LOST = "The agent was killed in the middle of this turn"
 INTERPRETERS = ("python", "node", "sh", "bash", "deno", "bun", "ruby", "perl", "php", "uv", "env")
 
 
@@ -96,6 +98,10 @@ class CommandAgent:
             run = _Run(program, output, options, self._stop_seconds)
             try:
                 ending = await run.to_its_end()
+            except InvalidAgentResponseError as error:
+                # what a line says is for nobody but the log
+                logger.warning("agent %s: %s: %s", self.name, error, error.__cause__ or "")
+                raise
             finally:
                 program.release()
         log.end(run.what_went_wrong(ending))
@@ -139,6 +145,8 @@ class _Run:
 
     def what_went_wrong(self, ending: Ending) -> str:
         """For the log; empty where nothing did."""
+        if ending.is_lost:
+            return "the process that starts its programs was killed, and they with it"
         asks = not self._options.is_events and ending.code == self._options.ask_code
         return self._reason or ("" if ending.code == 0 or asks else describe(ending.code))
 
@@ -146,6 +154,8 @@ class _Run:
         """Say how the turn ended."""
         if ending.fault:
             raise AgentError(f"the program did not run: {ending.fault}")
+        if ending.is_lost:
+            self._reason = self._reason or LOST
         if not self._reason:
             await self._output.finish(ending.code)
         elif not self._output.is_settled:

@@ -18,9 +18,15 @@ LOOKED_AT = 512
 def check(argv: Sequence[str], directory: Path | None, path: str | None) -> None:
     """Raise `AgentError` with the fix where the program cannot be started. `path` is the PATH
     that it will be looked for in."""
+    try:
+        _check(argv[0], directory, path)
+    except OSError as error:  # a folder that may not be looked into, a name that is too long
+        raise AgentError(f"{error.filename or argv[0]}: {error.strerror}") from None
+
+
+def _check(program: str, directory: Path | None, path: str | None) -> None:
     if directory is not None and not directory.is_dir():
         raise AgentError(f"agent.command.directory: {directory} is no directory")
-    program = argv[0]
     if "/" not in program:
         if shutil.which(program, path=path) is None:
             raise AgentError(_not_in_path(program, directory))

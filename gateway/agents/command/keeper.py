@@ -38,11 +38,12 @@ REAP_PAUSE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a program ended: by `code` (minus the signal's number), or it never was, or nobody
-    knows, for the reason `fault`."""
+    """How a program ended: by `code` (minus the signal's number), or it never was, for the reason
+    `fault`, or it was lost with the process that keeps it."""
 
     code: int = 0
     fault: str = ""
+    is_lost: bool = False
 
 
 class Program:
@@ -132,6 +133,8 @@ class Keeper:
         program = self._programs[self._numbers] = Program(self, self._numbers, pipes)
         self._starting.add(program.number)
         self.order({"run": program.number, "environment": dict(variables)}, pipes.theirs)
+        if self._socket is None and not program.ended.done():
+            program.ended.set_result(Ending(is_lost=True))  # before it could be told of it
         return program
 
     def order(self, line: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
@@ -255,7 +258,7 @@ class Keeper:
         for program in self._programs.values():
             _kill_group(program.pid)
             if not program.ended.done():
-                program.ended.set_result(Ending(fault="the process that keeps it has ended"))
+                program.ended.set_result(Ending(is_lost=True))
         self._programs.clear()
         for number in list(self._starting):
             self._has_started(number)

@@ -329,11 +329,13 @@ def test_the_end_of_events(script: str, states: list[str]) -> None:
         ("{}", "none of task, message"),
     ],
 )
-def test_lines_that_are_no_events(line: str, words: str) -> None:
-    """S176: which line, and nothing of it."""
+def test_lines_that_are_no_events(line: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    """S176: which line, and nothing of it; the log has the reason."""
     with pytest.raises(InvalidAgentResponseError, match=words) as caught:
         play(sh(f"echo; echo '{line}'; sleep 60"), is_events=True)
     assert "secret-123" not in str(caught.value)
+    assert str(caught.value) in caplog.text
+    assert str(caught.value.__cause__ or "") in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -63,3 +63,10 @@ def test_directories(tmp_path: Path) -> None:
         check([str(tmp_path)], None, PATH)
     with pytest.raises(AgentError, match=r"agent\.command\.directory: .* is no directory"):
         check(["sh"], tmp_path / "none", PATH)
+
+
+def test_what_the_system_refuses_to_look_for() -> None:
+    with pytest.raises(AgentError, match="name too long"):
+        check(["/" + "x" * 5000], None, None)
+    with pytest.raises(AgentError, match="name too long"):
+        check(["cat"], Path("/" + "x" * 5000), None)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from gateway.agents import AgentError
-from gateway.agents.command.agent import CommandAgent
+from gateway.agents.command.agent import LOST, CommandAgent
 from tests.conftest import run
 from tests.doubles.recording import RecordingTurn
 from tests.unit.agents.command.scene import appears, gone, is_alive, play, sh, started
@@ -93,14 +93,14 @@ def test_a_core_and_a_keeper_that_are_killed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_keeper_that_is_killed(tmp_path: Path) -> None:
-    """Its turns fail, their programs end, children too; the next message makes another."""
+    """Its turns fail and say so, their programs end, children too; the next makes another."""
 
     async def main() -> None:
         async with started(sh(FAMILY.format(path=tmp_path / "pids"))) as made:
-            _, running, pids = await begin(made, tmp_path / "pids")
+            turn, running, pids = await begin(made, tmp_path / "pids")
             keeper_of(psutil.Process()).kill()
-            with pytest.raises(AgentError, match="has ended"):
-                await running
+            await running
+            assert (turn.states[-1], turn.last_words) == ("FAILED", LOST)
             for pid in pids:
                 await gone(pid)
             (tmp_path / "pids").unlink()
@@ -109,6 +109,25 @@ def test_a_keeper_that_is_killed(tmp_path: Path) -> None:
             await asyncio.wait((running,))
             for pid in pids:
                 await gone(pid)
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_keeper_that_dies_at_once(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it could still be told of the program or not."""
+
+    async def main() -> None:
+        async with started("true") as made:
+            keeper_of(psutil.Process()).kill()
+            while made._keeper._socket is not None:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.005)
+            monkeypatch.setattr(sys, "executable", "/bin/false")
+            if not is_told:
+                monkeypatch.setattr(made._keeper, "_spawn", lambda: None)
+            turn = RecordingTurn("hi")
+            await made.run(turn)
+            assert (turn.states[-1], turn.last_words) == ("FAILED", LOST)
 
     run(main())
 
