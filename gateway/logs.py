@@ -83,7 +83,7 @@ class TextFormatter(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, or more where there is a traceback."""
+        """One line, or more where there is a traceback, or a `trace` that was given as extra."""
         message = record.getMessage().translate(_ESCAPES)
         line = (
             f"{_stamp(record.created)} {record.levelname} {self._process}[{record.process}] "
@@ -91,10 +91,12 @@ class TextFormatter(logging.Formatter):
         )
         for name, value in _ids().items():
             line += f" {name}={value}"
+        trace = getattr(record, "trace", "")
         if record.exc_info:
+            trace = self.formatException(record.exc_info)
+        if trace:
             # set in, so that no text of an exception can pass for a line of its own
-            trace = self.formatException(record.exc_info).translate(_ESCAPES_IN_TRACES)
-            line += "\n  " + trace.replace("\n", "\n  ")
+            line += "\n  " + trace.translate(_ESCAPES_IN_TRACES).replace("\n", "\n  ")
         return _redaction.apply(line)
 
 
@@ -116,6 +118,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         entry |= _ids()
+        if trace := getattr(record, "trace", ""):
+            entry["trace"] = trace
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return _redaction.apply(json.dumps(entry, ensure_ascii=False, default=str))

@@ -95,11 +95,11 @@ class Watchdog:
         stack = "".join(traceback.format_stack(frame)) if frame else "(its thread is gone)\n"
         logger.warning(
             "the event loop has been blocked for %.1f s, most likely by agent %s; %s. The loop "
-            "stands at:\n%s",
+            "stands at:",
             stood,
             self._agent_name,
             self._advice,
-            stack,
+            extra={"trace": stack.rstrip()},
         )
 
 

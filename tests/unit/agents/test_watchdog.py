@@ -27,7 +27,7 @@ class Seen(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
+        self.texts.append(record.getMessage() + getattr(record, "trace", ""))
         self.first.set()
 
 

@@ -57,6 +57,17 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry["process"] == "core"
 
 
+def test_where_a_loop_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """A trace that goes along is set in under its line, and is a member of its own in JSON."""
+    about = {"trace": "File a\n  call()"}
+    logs.setup("info", "text", "core")
+    logging.getLogger("x").warning("it stands at:", extra=about)
+    assert capsys.readouterr().err.endswith(" x: it stands at:\n  File a\n    call()\n")
+    logs.setup("info", "json", "core")
+    logging.getLogger("x").warning("it stands at:", extra=about)
+    assert json.loads(capsys.readouterr().err)["trace"] == about["trace"]
+
+
 def test_no_forged_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """A line break in a value, from a client say, does not begin a line of its own."""
     line = written(capsys, "text", "value %s", "a\n2026-01-01 ERROR forged")
