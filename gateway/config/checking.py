@@ -34,13 +34,15 @@ class Origin(NamedTuple):
     """Where values came from."""
 
     sources: Sequence[Source]
-    doors_chosen: bool
-    """By --transport."""
+    chosen: Sequence[str] = ()
+    """Doors, by --transport: `NAME` or `NAME=ADDRESS`."""
 
     def of(self, key: Key) -> str:
         """What the user knows the source of this key by; empty for a default."""
-        if self.doors_chosen and key[:1] == ("transports",) and len(key) < 4:
-            return "--transport"
+        if self.chosen and key[0] == "transports":
+            flags = tuple(item.partition("=")[:2] for item in self.chosen)
+            if len(key) < 3 or (key[2] == "address" and (key[1], "=") in flags):
+                return "--transport"
         for source in reversed(self.sources):
             if _holds(source.tree, key):
                 return source.name_of(key)
@@ -73,10 +75,15 @@ def _problem(detail: Any, shape: type, origin: Origin, at: Key) -> str:
     below = _without_type_names(tuple(str(part) for part in detail["loc"]), shape)
     key = (*at, *below)
     if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        by_variable = origin.of(key) == PREFIX + "__".join(key).upper()
+        by_variable = origin.of(key) == _variable(key)
         text = f"there is no such key{_suggest(shape, at, below, by_variable)}"
         return f"{origin.of(key)}: {text}" if by_variable else problem(key, text, origin)
     return problem(key, f"{_shown(key, detail)}{_reason(key, detail)}", origin)
+
+
+def _variable(key: Sequence[str]) -> str:
+    """The variable of the environment that sets a key."""
+    return PREFIX + "__".join(key).replace("-", "_").upper()
 
 
 def _reason(key: Key, detail: Any) -> str:
@@ -155,6 +162,9 @@ def _suggest(shape: Any, at: Key, below: Key, as_variable: bool) -> str:
     known = [f.name for f in fields(hint)]
     if close := difflib.get_close_matches(below[-1].replace("-", "_"), known, 1, 0.6):
         parts = [*at, *below[:-1], close[0]]
-        name = PREFIX + "__".join(parts).upper() if as_variable else ".".join(parts)
-        return f"; did you mean {name}?"
+        return f"; did you mean {_variable(parts) if as_variable else '.'.join(parts)}?"
+    for name in known if as_variable else ():
+        if (rest := below[-1].removeprefix(f"{name}_")) != below[-1]:
+            variable = _variable([*at, *below[:-1], name, rest])
+            return f"; two underscores stand between a section and its key: {variable}"
     return f"; known are {', '.join(known)}"

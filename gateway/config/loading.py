@@ -74,7 +74,7 @@ def load(
         raise ConfigError([str(error)]) from None
     _fill_defaults(tree, environment)
     told(Path(tree["state_dir"]))
-    config = _validate(tree, Origin(sources, bool(transports)))
+    config = _validate(tree, Origin(sources, transports))
     problems = [*_refuse_open_link(config)]
     if has_doors:
         problems += [*_refuse_open_doors(config), *_refuse_metrics(config)]

@@ -265,6 +265,24 @@ def test_card_from_a_file(tmp_path: Path) -> None:
     assert "No such file" in problem
 
 
+def test_where_the_key_of_a_door_came_from() -> None:
+    """--transport sets the address alone; all else is somebody else's."""
+    name = "A2A_GATEWAY_TRANSPORTS__HTTP__KEEP_ALIVE"
+    (problem,) = problems(environment={name: "x"}, transports=["http=127.0.0.1:0"])
+    assert problem.endswith(f"({name})")
+    address = "A2A_GATEWAY_TRANSPORTS__HTTP__ADDRESS"
+    (problem,) = problems(environment={address: "x"}, transports=["http"])
+    assert problem.endswith(f"({address})")
+    (problem,) = problems(environment={address: "127.0.0.1:1"}, transports=["http=x"])
+    assert problem.endswith("(--transport)")
+
+
+def test_one_underscore() -> None:
+    """Two stand between a section and its key: the words say which variable is meant."""
+    (problem,) = problems(environment={"A2A_GATEWAY_AGENT_ISOLATION": "process"})
+    assert problem.endswith(": A2A_GATEWAY_AGENT__ISOLATION")
+
+
 class TestWire:
     """The way to child processes."""
 
