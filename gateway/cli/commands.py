@@ -4,6 +4,7 @@ import click
 
 from gateway.cli import running
 from gateway.cli.client.commands import COMMANDS as CLIENT_COMMANDS
+from gateway.cli.proto import proto
 from gateway.cli.stdio import stdio
 
 
@@ -36,7 +37,7 @@ def cli() -> None:
     """One agent behind every A2A door."""
 
 
-for command in (running.serve, stdio, running.core, running.adapter):
+for command in (running.serve, stdio, running.core, running.adapter, proto):
     cli.add_command(command)
 for client_command in CLIENT_COMMANDS:
     cli.add_command(client_command)

@@ -33,7 +33,7 @@ def configured(*names: str) -> Callable[[Command], Command]:
             metavar="SPEC",
             help="The agent: module:attribute, imported with the current directory and PYTHONPATH; "
             "command:PROGRAM [ARGUMENT...], a program; grpc:ADDRESS, a process that serves the "
-            "contract proto/agent.proto; `demo` is built in.",
+            "contract of `a2a-gateway proto`; `demo` is built in.",
         ),
         "transport": click.option(
             "--transport",
