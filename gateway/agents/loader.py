@@ -114,11 +114,16 @@ def proposed_card(spec: str) -> dict[str, Any]:
 def _parse(spec: str) -> tuple[str, str]:
     module, _, attribute = spec.partition(":")
     # a path is what people try first: show the name that it stands for
-    if module.endswith(".py") or "/" in module or os.sep in module:
-        dotted = ".".join(Path(module).with_suffix("").parts).lstrip("./")
+    if module.endswith(".py") or "/" in module or os.sep in module or Path(module).is_file():
+        path = Path(module)
+        if path.is_absolute():
+            here = Path.cwd()
+            path = path.relative_to(here) if path.is_relative_to(here) else Path(path.name)
+        dotted = ".".join(path.with_suffix("").parts).lstrip("./")
         good = f"{dotted}:{attribute or 'agent'}"
         if not module.endswith(".py"):
-            good = f"command:{spec} for a program, {good} for a Python module"
+            program = spec if "/" in module else f"./{spec}"
+            good = f"command:{program} for a program, {good} for a Python module"
             raise AgentError(f"agent {spec!r} is a path; write {good}")
         raise AgentError(f"agent {spec!r} is a path; give the module's name instead: {good}")
     names = module.split(".") + (attribute.split(".") if attribute else [])
@@ -167,6 +172,9 @@ def _missing(name: str, error: ModuleNotFoundError, spec: str) -> str:
     if missing and (name == missing or name.startswith(missing + ".")):
         where = f"the current directory ({os.getcwd()}) and PYTHONPATH"
         hint = _did_you_mean(name, _module_names(missing))
+        above, _, last = missing.rpartition(".")
+        if hasattr(sys.modules.get(above), last):
+            hint = f"; did you mean {above}:{last}?"
         return f"agent {spec}: no module named {missing!r} in {where}{hint}"
     package = missing.partition(".")[0]
     return (

@@ -220,6 +220,9 @@ def test_the_current_directory_comes_first(
         ("exits:agent", ["ended the program", "__main__"]),
         ("mod_fun.py:agent", ["is a path", "mod_fun:agent"]),
         ("./pack/insight.py", ["is a path", "pack.insight:agent"]),
+        ("mod_fun.stream", ["did you mean mod_fun:stream?"]),
+        ("agent.sh", ["is a path", "command:./agent.sh for a program"]),
+        ("/elsewhere/mod_fun.py", ["is a path", ": mod_fun:agent"]),
         ("./agent.sh --fast", ["is a path", "command:./agent.sh --fast for a program"]),
         ("", ["module:attribute"]),
         (":agent", ["module:attribute"]),
@@ -235,6 +238,7 @@ def test_a_wrong_spec_is_told_why(write: Write, spec: str, words: list[str]) -> 
     )
     write("pack/__init__.py", "")
     write("pack/insight.py", "")
+    write("agent.sh", "tr a-z A-Z")
     write("needs.py", "import numpie")
     write("old.py", "from a2a.types import TextPart")
     write("broken.py", "def agent(:")
