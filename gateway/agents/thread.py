@@ -29,6 +29,7 @@ from gateway.agents import Agent, AgentError, Turn
 from gateway.agents.containment import contained
 from gateway.agents.input import call_on
 from gateway.agents.loops import run_on
+from gateway.agents.pulse import Pulse
 from gateway.pb import Event
 
 logger = logging.getLogger(__name__)
@@ -239,6 +240,7 @@ class ThreadAgent:
         self._stop_timeout = stop_timeout
         self._thread: threading.Thread | None = None
         self._passages: set[Passage] = set()
+        self._pulse = Pulse(self._ask)
         self._to_agent: Mailbox
         self._to_core: Mailbox
         self._leave: asyncio.Event
@@ -278,7 +280,10 @@ class ThreadAgent:
     @property
     def fault(self) -> str:
         """Why no turn can run now. For readiness."""
-        return "" if self._thread is not None else "the agent's thread has ended"
+        return "the agent's thread has ended" if self._thread is None else self._pulse.fault
+
+    def _ask(self) -> None:
+        self._to_agent.post(self._to_core.post, self._pulse.answer)
 
     async def run(self, turn: Turn) -> None:
         await self._pass(turn, self._inner.run)

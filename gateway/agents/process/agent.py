@@ -100,8 +100,10 @@ class ProcessAgent:
     @property
     def fault(self) -> str:
         """Why no turn can run now. For readiness."""
-        is_up = self._process is not None and self._process.is_usable
-        return "" if is_up else "the agent's process is being started again"
+        process = self._process
+        if process is None or not process.is_usable:
+            return "the agent's process is being started again"
+        return process.fault
 
     async def run(self, turn: Turn) -> None:
         process = self._process

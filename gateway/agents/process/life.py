@@ -16,6 +16,7 @@ from gateway.agents.process.frames import Kind
 from gateway.agents.process.passage import Passage, ProcessEndedError
 from gateway.agents.process.stream import FrameStream
 from gateway.agents.process.worker import Worker, described
+from gateway.agents.pulse import Pulse
 from gateway.errors import Code, Failure, FailureError
 
 START_LIMIT = 60.0
@@ -48,6 +49,7 @@ class Process:
         self._judging: asyncio.Task[None] | None = None
         self._ending_task: asyncio.Task[None] | None = None
         self._pong = asyncio.Event()
+        self._pulse = Pulse(lambda: self.send(Kind.PING))
         self._kill_reason = ""
         self.card: dict[str, Any] = {}
         self.started_at = time.monotonic()
@@ -101,6 +103,11 @@ class Process:
     def is_usable(self) -> bool:
         """Whether it takes calls, as far as is known."""
         return not (self._kill_reason or self._has_hung_up.is_set() or self.gone.is_set())
+
+    @property
+    def fault(self) -> str:
+        """Why its turns wait, where its loop does not turn."""
+        return self._pulse.fault
 
     async def call(self, turn: Turn, kind: Kind, request: bytes) -> None:
         """One run or cancel of the agent; raises what it raised."""
@@ -167,6 +174,7 @@ class Process:
                     passage.end(_to_error(payload))
             case Kind.PONG:
                 self._pong.set()
+                self._pulse.answer()
             case Kind.READY:
                 self.card = json.loads(payload)["card"]
                 self._settle(None)

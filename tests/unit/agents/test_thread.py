@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import AgentError, DistantAgent, Turn
+from gateway.agents import AgentError, DistantAgent, Turn, pulse
 from gateway.agents.thread import MAX_BYTES, MAX_EVENTS, Mailbox, ThreadAgent
 from gateway.errors import InvalidAgentResponseError
 from gateway.pb import Artifact, Event, Part, TaskArtifactUpdateEvent
@@ -314,7 +314,9 @@ def test_an_agent_that_ignores_cancel_is_left_by_the_second() -> None:
     assert run(main()).events == []
 
 
-def test_a_blocked_agent_does_not_block_the_core() -> None:
+def test_a_blocked_agent_does_not_block_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the gateway's readiness says that it blocks."""
+    monkeypatch.setattr(pulse, "STILL_LIMIT", 0.02)
     begun, ends = threading.Event(), threading.Event()
 
     async def body(turn: Turn) -> None:
@@ -326,10 +328,13 @@ def test_a_blocked_agent_does_not_block_the_core() -> None:
         task = asyncio.create_task(agent.run(RecordingTurn()))
         assert await asyncio.to_thread(begun.wait, 5)
         # the core's loop turns while the agent's stands still
-        await asyncio.sleep(0)
+        while "blocks its loop" not in agent.fault:  # noqa: ASYNC110 - asked as a monitor does
+            await asyncio.sleep(0.005)
         assert not task.done()
         ends.set()
         await task
+        while agent.fault:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
         await agent.stop()
 
     run(main())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import AgentError
+from gateway.agents import AgentError, pulse
 from gateway.agents.kinds import Settings
 from gateway.agents.loader import load
 from gateway.agents.process import agent as process_agent
@@ -433,6 +433,25 @@ def test_one_that_blocks_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             await abandon(agent, RecordingTurn(f"block {tmp_path}/b"), (tmp_path / "b").exists)
             await until(lambda: not is_alive(pid))
             assert int((await say(agent, "pid")).text) != pid
+
+    run(main())
+
+
+def test_readiness_says_that_one_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where nobody can cancel it, because it has said nothing yet and has no task."""
+    monkeypatch.setattr(pulse, "STILL_LIMIT", 0.05)
+
+    async def main() -> None:
+        async with started() as agent:
+            for _ in range(3):
+                assert agent.fault == ""
+                await say(agent, "pid")
+            blocked = asyncio.create_task(agent.run(RecordingTurn(f"block {tmp_path}/b")))
+            await until(lambda: "blocks its loop" in agent.fault)
+            assert agent._process is not None
+            agent._process._worker.kill()
+            await blocked
+            await until(lambda: agent.fault == "")
 
     run(main())
 
