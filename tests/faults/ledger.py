@@ -5,6 +5,7 @@ is found, its log has no gap and says what was shown of it, and once it was show
 changes.
 """
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ class Known:
     end: bytes = b""
     """The task as it was when it was first given as ended."""
     end_state: int = 0
+    ended_at: int = 0
+    """The moment at which a client was told of the end; 0 before it."""
 
 
 class Ledger:
@@ -42,6 +45,12 @@ class Ledger:
         """Tasks that were given for a send, by the file in which each run leaves a line."""
         self.keyed: set[Path] = set()
         """Those of sends that were repeated until they had an answer."""
+        self._moments = itertools.count(1)
+
+    def moment(self) -> int:
+        """Now, for a request that is about to be sent: answers overtake one another, and only
+        what was known by then may not be contradicted."""
+        return next(self._moments)
 
     def complain(self, text: str) -> None:
         """Note what must not be."""
@@ -58,11 +67,11 @@ class Ledger:
         self.note_task(answer.task, source)
         return answer.task.id
 
-    def note_task(self, task: Task, source: str) -> None:
-        """A task in an answer."""
+    def note_task(self, task: Task, source: str, asked: int = 0) -> None:
+        """A task in an answer to a request of the moment `asked`."""
         known = self.known(task.id, source)
         state = task.status.state
-        self._note_state(task.id, known, state, source)
+        self._note_state(task.id, known, state, source, asked)
         if state not in TERMINAL:
             return
         found = to_bytes(task)
@@ -70,11 +79,14 @@ class Ledger:
             self.complain(f"{source}: ended task {task.id} changed:\n{known.end!r}\n{found!r}")
         known.end = known.end or found
 
-    def _note_state(self, task_id: str, known: Known, state: int, source: str) -> None:
-        if known.end_state and state and state != known.end_state:
+    def _note_state(self, task_id: str, known: Known, state: int, source: str, asked: int) -> None:
+        if not state:
+            return
+        is_end = state in TERMINAL
+        if known.ended_at and state != known.end_state and (is_end or known.ended_at < asked):
             self.complain(f"{source}: {task_id} was in state {known.end_state}, now in {state}")
-        if state in TERMINAL:
-            known.end_state = state
+        if is_end and not known.ended_at:
+            known.end_state, known.ended_at = state, self.moment()
 
     def note_event(self, task_id: str, known: Known, event: Event, source: str) -> None:
         """An event of the task's log with its number."""
@@ -96,7 +108,7 @@ class Ledger:
     ) -> "Reading":
         """Read a stream to its end, or to number `limit`. What came before it broke stands in
         the reading, too: its `failure` says how it broke."""
-        reading = Reading(after)
+        reading = Reading(after, self.moment())
         async with aclosing(events):  # type: ignore[type-var]
             try:
                 async for event in events:
@@ -116,9 +128,8 @@ class Ledger:
         known = self.known(task_id, source)
         state = state_of(payload)
         reading.state = state or reading.state
-        self._note_state(task_id, known, state if is_snapshot else 0, source)
-        if state in TERMINAL:
-            known.end_state = known.end_state or state
+        if is_snapshot or state in TERMINAL:
+            self._note_state(task_id, known, state, source, reading.asked)
         if not number:
             if reading.piece is None:
                 reading.piece = []
@@ -137,8 +148,9 @@ class Ledger:
     async def check_found(self, caller: Caller, task_ids: list[str]) -> None:
         """Each of them is found."""
         for task_id in task_ids:
+            asked = self.moment()
             try:
-                self.note_task(await caller.get(task_id), f"check by {caller.door}")
+                self.note_task(await caller.get(task_id), f"check by {caller.door}", asked)
             except FailureError as error:
                 known = self.tasks[task_id]
                 self.complain(f"{task_id}, known from {known.source}, is not found: {error}")
@@ -148,8 +160,9 @@ class Ledger:
         a time when nothing runs."""
         known = self.tasks[task_id]
         source = f"replay by {caller.door}"
+        asked = self.moment()
         task = await caller.get(task_id)
-        self.note_task(task, source)
+        self.note_task(task, source, asked)
         if task.status.state in UNFINISHED:
             self.complain(f"{task_id}, known from {known.source}, has no end: {task.status}")
             return
@@ -199,6 +212,8 @@ class Reading:
 
     number: int | None
     """The last number, or the one after which it was asked for."""
+    asked: int = 0
+    """The moment of the request."""
     task_id: str = ""
     count: int = 0
     state: int = 0

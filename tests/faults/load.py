@@ -206,8 +206,9 @@ class Load:
         if not ids:
             return
         task_id = self._chance.choice(ids)
+        asked = self._ledger.moment()
         task = await caller.get(task_id)
-        self._ledger.note_task(task, "look")
+        self._ledger.note_task(task, "look", asked)
         is_ended = task.status.state in TERMINAL
         reading = await self._ledger.follow(
             caller.subscribe(task_id, 0), "look", after=0, limit=None if is_ended else 2
@@ -218,6 +219,7 @@ class Load:
 
     async def _state(self, caller: Caller, task_id: str) -> int:
         while True:
+            asked = self._ledger.moment()
             try:
                 task = await caller.get(task_id)
             except FailureError as error:
@@ -226,5 +228,5 @@ class Load:
                     return 0
                 await asyncio.sleep(PATIENCE)
                 continue
-            self._ledger.note_task(task, f"look by {caller.door}")
+            self._ledger.note_task(task, f"look by {caller.door}", asked)
             return task.status.state
