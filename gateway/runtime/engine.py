@@ -303,6 +303,8 @@ class Runtime:
         turn.failure = turn.failure or UnsupportedOperationError(
             f"Task {live.id} has ended before the message's turn came"
         )
+        # whoever was told that it waits, and waits no longer, hears nothing of it
+        logger.info("a message was not taken: %s", turn.failure)
         if self.options.exclusive:
             self.contexts.leave(live.scope, live.context_id)
 

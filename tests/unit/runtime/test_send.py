@@ -246,6 +246,38 @@ def test_a_waiting_follow_up_is_refused_when_the_task_ends_first() -> None:
     run(main())
 
 
+def test_an_acknowledged_follow_up_that_the_end_overtakes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """D32: its sender, who does not wait, sees that it is not in the history of the ended task;
+    sent again, it is refused, also under its key."""
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def work(turn: Turn) -> None:
+            await turn.emit(status(TaskState.TASK_STATE_WORKING))
+            await gate.wait()
+            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
+
+        async with running(ScriptedAgent(work)) as runtime:
+            first = await runtime.send(call(), say())
+            task = (await first.outcome(False)).task
+            again = say(task_id=task.id, mid="m2")
+            second = await runtime.send(call("key"), again)
+            assert (await second.outcome(False)).task.id == task.id
+            gate.opened.set()
+            done = (await first.outcome(True)).task
+            assert [message.message_id for message in done.history] == ["m1"]
+            await until(lambda: not runtime.live_tasks)
+            with pytest.raises(UnsupportedOperationError, match="has ended"):
+                await runtime.send(call("key"), again)
+
+    with caplog.at_level("INFO"):
+        run(main())
+    assert "has ended before the message's turn came" in caplog.text
+
+
 def test_an_exclusive_context_takes_one_turn_at_a_time() -> None:
     """D26, S92, S93."""
 
