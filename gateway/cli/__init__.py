@@ -3,6 +3,9 @@
 
 def main() -> None:
     """The console script `a2a-gateway`."""
-    from gateway.cli.commands import cli
+    try:
+        from gateway.cli.commands import cli
 
-    cli(prog_name="a2a-gateway")
+        cli(prog_name="a2a-gateway")
+    except KeyboardInterrupt:  # before there is a command
+        raise SystemExit(130) from None

@@ -1,5 +1,7 @@
 """The command line's root: one line for each command."""
 
+from typing import Any
+
 import click
 
 from gateway.cli import running
@@ -7,9 +9,18 @@ from gateway.cli.client.commands import COMMANDS as CLIENT_COMMANDS
 from gateway.cli.proto import proto
 from gateway.cli.stdio import stdio
 
+INTERRUPTED = 130
+
 
 class Groups(click.Group):
     """Shows its commands in two lists, in the order of their registration."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (KeyboardInterrupt, click.Abort):
+            # click's own code is 1, as for a mistake
+            context.exit(INTERRUPTED)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)

@@ -1,6 +1,7 @@
 """The commands that run the gateway: read flags, make one configuration of them, start what was
 asked for."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -104,6 +105,8 @@ def load_config(
     """One configuration of all sources; ends the program with exit code 2 where it is wrong."""
     from gateway.config import ConfigError, load
 
+    # gRPC has a log of its own, in a form of its own; who wants to read it says so
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     keys = {"agent": "agent.spec", "log_level": "logs.level"}
     named: Mapping[str, tuple[str, Any]] = {
         keys.get(name, name): (f"--{name.replace('_', '-')}", value)

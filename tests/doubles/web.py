@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 HeadersOf = Mapping[str, str]
@@ -78,3 +78,25 @@ async def web(answer: Callable[[Asked], Said]) -> AsyncIterator[Web]:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[str]:
+    """A server that takes what it is sent and never says anything; its URL."""
+    ends: list[asyncio.Future[None]] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = asyncio.get_running_loop().create_future()
+        ends.append(end)
+        with suppress(ConnectionError):
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        end.set_result(None)
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await asyncio.gather(*ends)

@@ -32,6 +32,8 @@ M = TypeVar("M", bound=ProtoMessage)
 
 Binding = Literal["jsonrpc", "rest"]
 
+MAX_ANSWER_BYTES = 64 << 20
+"""Of one answer, decompressed; the same as of one event."""
 CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
 
 _BY_STATUS: dict[int, Row] = {
@@ -100,14 +102,14 @@ class HttpClient:
         called = OPERATIONS[method]
         http_request = self._request(called, request, metadata)
         try:
-            async with asyncio.timeout(timeout):
-                response = await self._http.send(http_request)
+            async with asyncio.timeout(timeout), self._open(http_request) as response:
+                body = await _body(response)
         except httpx.HTTPError as error:
             raise self._broken(error) from error
         except TimeoutError:
             raise _late(timeout) from None
         self.metadata = dict(response.headers)
-        return _decode(called.response, self._result(response))
+        return _decode(called.response, self._result(response, body))
 
     async def stream(
         self,
@@ -122,8 +124,7 @@ class HttpClient:
             async with self._open(http_request) as response:
                 self.metadata = dict(response.headers)
                 if not _is_event_stream(response):
-                    await response.aread()
-                    self._result(response)
+                    self._result(response, await _body(response))
                     raise _odd("is no stream of events")
                 reader = EventStream()
                 async for piece in response.aiter_bytes():
@@ -194,19 +195,21 @@ class HttpClient:
     def _broken(self, error: httpx.HTTPError) -> FailureError:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return UnreachableError(f"{self._url} cannot be reached: {connect_reason(error)}")
+        if isinstance(error, httpx.DecodingError):
+            return _odd("cannot be decompressed")
         if isinstance(error, httpx.ReadTimeout):
             text = f"{self._url} was silent for too long"
             return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
         text = f"{self._url} broke the connection ({type(error).__name__})"
         return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
 
-    def _result(self, response: httpx.Response) -> Any:
+    def _result(self, response: httpx.Response, body: bytes) -> Any:
         status = response.status_code
         if status == 401:
             challenges = tuple(response.headers.get_list("www-authenticate"))
             text = "Credentials are missing or not valid"
             raise FailureError(Failure(BY_REASON["UNAUTHENTICATED"], text, challenges=challenges))
-        value = _parse(response)
+        value = _parse(body)
         if not isinstance(value, dict):
             raise FailureError(self._without_body(response))
         # an empty message is {} in REST, and an error has a status that says so
@@ -291,9 +294,19 @@ def _decode(kind: type[M], value: Any) -> M:
         raise _odd(f"does not fit: {error.message}") from None
 
 
-def _parse(response: httpx.Response) -> Any:
+async def _body(response: httpx.Response) -> bytes:
+    """All of an answer, as far as it is one that a memory can hold."""
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise _odd(f"is larger than {MAX_ANSWER_BYTES} bytes")
+    return bytes(body)
+
+
+def _parse(body: bytes) -> Any:
     try:
-        return codec.parse(response.content)
+        return codec.parse(body)
     except ValueError:
         return None
 
@@ -316,5 +329,5 @@ def _odd(text: str) -> FailureError:
 
 
 def _late(timeout: float | None) -> FailureError:
-    text = f"No answer within {timeout:g} s; a task that was started goes on"
+    text = f"No answer within {timeout:.3g} s; a task that was started goes on"
     return FailureError(Failure(BY_REASON["DEADLINE_EXCEEDED"], text))

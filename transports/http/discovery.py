@@ -4,6 +4,7 @@ A card is asked for again once its `max-age` is over, with its tag, so that an u
 costs a head only.
 """
 
+import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from transports.wire import Cards, ConnectError, Kept, UnreachableError
 
 PATH = "/.well-known/agent-card.json"
 MAX_CARD_BYTES = 4 << 20
+CARD_SECONDS = 30.0
+"""For one place, however slowly it comes."""
 
 
 @dataclass
@@ -84,7 +87,10 @@ async def _fetch(http: httpx.AsyncClient, place: str, known: Kept | None) -> Kep
     if known is not None and known.tag:
         headers["if-none-match"] = known.tag
     try:
-        async with http.stream("GET", place, headers=headers) as response:
+        async with (
+            asyncio.timeout(CARD_SECONDS),
+            http.stream("GET", place, headers=headers) as response,
+        ):
             if response.status_code == 304 and known is not None:
                 return Kept(known.url, known.body, known.tag, _fresh_until(response))
             if response.status_code in (404, 405, 410):
@@ -96,6 +102,8 @@ async def _fetch(http: httpx.AsyncClient, place: str, known: Kept | None) -> Kep
         raise UnreachableError(f"{place} cannot be reached: {connect_reason(error)}") from error
     except httpx.HTTPError as error:
         raise UnreachableError(f"{place} gave no answer ({type(error).__name__})") from error
+    except TimeoutError:
+        raise UnreachableError(f"{place} was not read within {CARD_SECONDS:g} s") from None
     except httpx.InvalidURL as error:
         raise ConnectError(f"{place} is no URL: {error}") from None
     return Kept(place, body, response.headers.get("etag", ""), _fresh_until(response))

@@ -79,7 +79,6 @@ class HttpTransport:
         """For each address: how it is written, and a line to try it."""
         scheme = "https" if self._options.tls else "http"
         path = self._options.path
-        credentials = " -H 'Authorization: Bearer TOKEN'" if example.needs_credentials else ""
         lines = []
         for address in self.addresses:
             shown = place = f"{scheme}://{address}"
@@ -91,7 +90,7 @@ class HttpTransport:
                 (
                     shown,
                     f"curl -N {place}{path.rstrip('/')}/message:stream -H 'A2A-Version: 1.0'"
-                    f"{credentials} -H 'Content-Type: application/json' -d {example.message}",
+                    f"{example.curl_option} -H 'Content-Type: application/json' -d {example.message}",
                 )
             )
         return lines

@@ -93,7 +93,9 @@ def to_request(value: dict[str, Any], text: bytes | bytearray | str) -> Request:
 def _read_id(value: Any, text: bytes | bytearray | str) -> bytes:
     kind = type(value)
     if kind is int:
-        return b"%d" % value
+        # a number has no negative zero, and its text may
+        is_plain = value or not _has_negative_zero(text)
+        return b"%d" % value if is_plain else _literal_id(text)
     if kind is str:
         if not _is_unicode(value):
             raise _invalid("the id holds half of a surrogate pair")
@@ -103,6 +105,10 @@ def _read_id(value: Any, text: bytes | bytearray | str) -> bytes:
     if kind is float:
         return _literal_id(text)
     raise _invalid("the id must be a string, a number or null")
+
+
+def _has_negative_zero(text: bytes | bytearray | str) -> bool:
+    return "-0" in text if isinstance(text, str) else b"-0" in text
 
 
 def id_text(value: Any) -> bytes | None:

@@ -105,8 +105,12 @@ def failure_from(error: Any, row: Row | None = None) -> Failure:
             case "RetryInfo":
                 retry_after = _seconds(detail.get("retryDelay"))
     challenges = tuple(filter(None, info.pop("challenges", "").split(", ")))
-    text = str(error.get("message", ""))
+    said = error.get("message")
+    text = said if isinstance(said, str) else ""
     text = text.removeprefix(STANDARD_TEXTS.get(found.jsonrpc, "") + ": ")
+    text = text or f"{found.reason}; the server did not say why"
+    if len(text) > MAX_MESSAGE_LENGTH:
+        text = text[: MAX_MESSAGE_LENGTH - 1] + "…"
     return Failure(found, text, info, violations, challenges, retry_after)
 
 

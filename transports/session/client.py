@@ -141,7 +141,7 @@ class SessionClient:
             async with asyncio.timeout(timeout):
                 value = await self._ask(method, params)
         except TimeoutError:
-            text = f"{self._peer} did not answer within {timeout:g} seconds"
+            text = f"{self._peer} did not answer within {timeout:.3g} seconds"
             raise FailureError(Failure(BY_REASON["DEADLINE_EXCEEDED"], text)) from None
         self.metadata = _metadata(value)
         return self._decode(called.response, value.get("result"))

@@ -11,7 +11,7 @@ import click
 from gateway.cli.client import exits
 from gateway.cli.client.kept_cards import CardFiles
 from gateway.cli.client.options import Settings
-from gateway.cli.client.output import Output, one_line
+from gateway.cli.client.output import Output, OutputError, one_line
 from gateway.errors import BY_REASON, Failure, FailureError
 from transports.client import (
     ConnectError,
@@ -36,12 +36,15 @@ def run(
     `TimeoutError` of the work. `asks_for_card`: the work is about the card as it is now."""
     # gRPC writes its own notes to stderr, which belongs to ours
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    output = Output(as_json=settings.as_json, is_quiet=settings.is_quiet)
+    try:
+        output = Output(as_json=settings.as_json, is_quiet=settings.is_quiet)
+    except OutputError as error:
+        sys.exit(_unwritten(error))
     options = settings.to_options(_teller(output), asks_for_card=asks_for_card)
     warn_of_plain_text(settings, options, output)
 
     async def main() -> int:
-        async with await connect(settings.url, options) as connection:
+        async with await _connect(settings, options) as connection:
             try:
                 return await work(connection, output)
             except asyncio.CancelledError:
@@ -57,6 +60,8 @@ def run(
 
     try:
         code = asyncio.run(main())
+    except OutputError as error:
+        code = _unwritten(error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
     except UrlError as error:
@@ -67,6 +72,22 @@ def run(
     except FailureError as error:
         code = report(error, settings, options, output)
     sys.exit(code)
+
+
+async def _connect(settings: Settings, options: Options) -> Connection:
+    try:
+        async with asyncio.timeout(settings.timeout):
+            return await connect(settings.url, options)
+    except TimeoutError:
+        text = f"{settings.url} did not give its card within {settings.timeout:g} s"
+        raise UnreachableError(text) from None
+
+
+def _unwritten(error: OutputError) -> int:
+    """Who stops reading, as `head` does, knows why."""
+    if error.reason:
+        click.echo(f"a2a-gateway: the output cannot be written: {error.reason}", err=True)
+    return exits.UNWRITTEN
 
 
 def report(error: FailureError, settings: Settings, options: Options, output: Output) -> int:

@@ -8,6 +8,7 @@ from gateway.pb import Task, TaskState
 from gateway.program import program
 
 COMPLETED = 0
+UNWRITTEN = 1
 USAGE = 2
 FAILED = 10
 REJECTED = 11

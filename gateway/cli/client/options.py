@@ -20,6 +20,7 @@ Command = Callable[..., None]
 EXIT_CODES = """\b
 Exit codes:
   0    the task is completed, or the call did what it was asked for
+  1    the output cannot be written
   2    wrong usage
   10   the task failed
   11   the task was rejected

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -40,8 +41,17 @@ def state_name(state: int) -> str:
     return name.removeprefix("TASK_STATE_").lower().replace("_", " ")
 
 
+class OutputError(Exception):
+    """Stdout cannot be written. `reason` is empty where nobody reads it any more."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Output:
-    """One command's stdout and stderr."""
+    """One command's stdout and stderr. Raises `OutputError`; what stderr does not take is
+    lost."""
 
     def __init__(
         self,
@@ -53,8 +63,12 @@ class Output:
     ) -> None:
         self.as_json = as_json
         self._is_quiet = is_quiet
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
+        found = out or sys.stdout
+        if found is None:
+            raise OutputError("it is closed")
+        self._out: TextIO = found
+        # where it is closed, something has to be in its place
+        self._err: TextIO = err or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
         self._is_terminal = self._out.isatty()
         self._is_mixed = _are_one(self._out, self._err)
         self._at_line_start = True
@@ -63,9 +77,20 @@ class Output:
         """A piece of an answer, as it comes."""
         if not text:
             return
-        self._out.write(harmless(text) if self._is_terminal else text)
-        self._out.flush()
+        try:
+            self._out.write(harmless(text) if self._is_terminal else text)
+            self._out.flush()
+        except OSError as error:
+            self._give_up()
+            is_left = isinstance(error, BrokenPipeError)
+            raise OutputError("" if is_left else error.strerror or str(error)) from None
         self._at_line_start = text.endswith("\n")
+
+    def _give_up(self) -> None:
+        """What is unwritten is dropped: else the interpreter would try again at its end."""
+        self._at_line_start = True
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
 
     def end_line(self) -> None:
         """End the line of what was printed last, where it is open."""
@@ -90,8 +115,9 @@ class Output:
         """A line for people, also for those who asked for quiet."""
         if self._is_mixed:
             self.end_line()
-        self._err.write(harmless(text) + "\n")
-        self._err.flush()
+        with suppress(OSError):
+            self._err.write(harmless(text) + "\n")
+            self._err.flush()
 
     def failure(self, failure: Failure) -> None:
         """How a call failed: for machines on stdout, for people on stderr."""
@@ -149,6 +175,7 @@ class Answers:
                 self._status(update.task_id, update.context_id, update.status)
             case "artifact_update":
                 chunk = response.artifact_update
+                self._about(chunk.task_id, chunk.context_id)
                 self._chunk(chunk.artifact, append=chunk.append)
 
     def message(self, message: Message) -> None:
@@ -186,10 +213,7 @@ class Answers:
         state: int = status.state  # type: ignore[attr-defined]
         message: Message = status.message  # type: ignore[attr-defined]
         is_new = state != self.state or bool(message.parts)
-        if task_id and task_id != self.task_id:
-            self.task_id = task_id
-            self._output.hint(f"task {one_line(task_id)}")
-        self.context_id = context_id or self.context_id
+        self._about(task_id, context_id)
         self.state = state
         if self._output.as_json or not is_new:
             return
@@ -211,6 +235,12 @@ class Answers:
             self._files.take(parts)
         else:
             self._say(parts)
+
+    def _about(self, task_id: str, context_id: str) -> None:
+        if task_id and task_id != self.task_id:
+            self.task_id = task_id
+            self._output.hint(f"task {one_line(task_id)}")
+        self.context_id = context_id or self.context_id
 
     def _say(self, parts: Iterable[Part]) -> None:
         if self._output.as_json:

@@ -49,3 +49,24 @@ def test_the_example_has_a_place_for_credentials_and_never_a_secret() -> None:
     assert "very-secret" not in repr(example)
     assert '"parts":[{"text":"stream"}]' in example.message
     assert not Example.of(load(environment={})).needs_credentials
+
+
+@pytest.mark.parametrize(
+    ("access", "client", "curl"),
+    [
+        (
+            "TOKENS=[{caller: a, token: secret}]",
+            "--token TOKEN",
+            "-H 'Authorization: Bearer TOKEN'",
+        ),
+        ("API_KEYS=[{caller: a, key: secret}]", "--api-key KEY", "-H 'x-api-key: KEY'"),
+        ("BASIC=[{username: ann, password: secret}]", "--basic ann", "-u ann"),
+    ],
+)
+def test_the_example_has_the_kind_of_credentials_that_is_taken(
+    access: str, client: str, curl: str
+) -> None:
+    """Of those that are configured the first kind, at each door in its own way."""
+    name, _, value = access.partition("=")
+    example = Example.of(load(environment={f"A2A_GATEWAY_ACCESS__{name}": value}))
+    assert (example.client_option, example.curl_option) == (f" {client}", f" {curl}")

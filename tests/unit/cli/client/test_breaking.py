@@ -20,10 +20,10 @@ from gateway.pb import Message, Part, Role, SendMessageRequest, TaskState
 from tests.conftest import run
 from tests.doubles.certificates import Authority
 from tests.doubles.proxy import after_events, proxy
-from tests.doubles.web import Asked, Said, web
+from tests.doubles.web import Asked, Said, silent, web
 from tests.processes import gateway
 from tests.unit.cli.client.conftest import AGENT, Place
-from tests.unit.cli.client.running import Done, finish, invoke, start
+from tests.unit.cli.client.running import Done, finish, homes, invoke, start
 from transports.client import Options, connect
 
 Command = Callable[..., Done]
@@ -224,6 +224,41 @@ class TestInterrupted:
         process.stderr.close()
         assert process.wait(20) == 1
         assert "Traceback" not in errors
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none on this system")
+    @pytest.mark.parametrize("redirection", [">/dev/full", ">&-", ">/dev/full 2>&-"])
+    def test_an_output_that_takes_nothing(
+        self, place: Place, tmp_path: Path, redirection: str
+    ) -> None:
+        """It is said, without a traceback; a closed standard error does no harm."""
+        command = f'"$0" -m gateway.cli call "$1" hello {redirection}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", command, sys.executable, place.http],
+            env={**os.environ, **homes(tmp_path)},
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == 1
+        said = "" if "2>&-" in redirection else "a2a-gateway: the output cannot be written: "
+        assert done.stderr.startswith(said)
+        assert "Traceback" not in done.stderr
+
+    def test_before_there_is_a_connection(self, tmp_path: Path) -> None:
+        """Ctrl-C at a prompt, or while code is loaded, has the code of all interruptions;
+        --timeout is for the card, too."""
+        done = invoke("call", "--basic", "me", "http://127.0.0.1:9", "x", folder=tmp_path)
+        assert done.code == 130
+
+        async def main() -> Done:
+            async with silent() as url:
+                return await command_in_thread(
+                    *("call", url, "x", "--timeout", "0.5"), folder=tmp_path
+                )
+
+        done = run(main())
+        assert done.code == 21
+        assert "did not give its card within 0.5 s" in done.err
 
 
 class TestFallback:

@@ -1,15 +1,17 @@
 """The client against servers that answer anything at all: each answer is a result or a failure."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
 import pytest
 
-from gateway.errors import Failure, FailureError
+from gateway.errors import MAX_MESSAGE_LENGTH, Failure, FailureError
 from gateway.pb import GetTaskRequest, SubscribeToTaskRequest, Task
 from tests.conftest import run
 from tests.doubles.web import Said, web
+from transports.http import client
 from transports.http.client import Binding, HttpClient
 from transports.wire import UnreachableError
 
@@ -61,6 +63,31 @@ def test_answers_that_are_none(body: bytes) -> None:
     assert unary(Said(body)).row.reason == "INVALID_AGENT_RESPONSE"
 
 
+def test_answers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server fills the memory, and none with few bytes that are many."""
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100_000)
+    small = gzip.compress(b" " * 1_000_000)
+    for said in (Said(b" " * 100_001), Said(small, headers={"content-encoding": "gzip"})):
+        failure = unary(said)
+        assert failure.row.reason == "INVALID_AGENT_RESPONSE"
+        assert "larger than 100000 bytes" in failure.message
+
+
+def test_answers_that_cannot_be_decompressed() -> None:
+    """No fault of the connection, and so not asked for again."""
+    failure = unary(Said(b"{}", headers={"content-encoding": "gzip"}))
+    assert failure.row.reason == "INVALID_AGENT_RESPONSE"
+
+
+@pytest.mark.parametrize("message", ["x" * 100_000, {"a": 1}])
+def test_reasons_of_any_form(message: Any) -> None:
+    """What a server says of an error is shown as far as it can be read."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": message}})
+    failure = unary(Said(body.encode()))
+    assert failure.row.reason == "TASK_NOT_FOUND"
+    assert 0 < len(failure.message) <= MAX_MESSAGE_LENGTH
+
+
 @pytest.mark.parametrize("result", [{"id": 1}, [], "x", {"status": {"state": "NO_SUCH"}}])
 def test_results_that_do_not_fit(result: Any) -> None:
     """S163: the field is named."""
@@ -96,6 +123,7 @@ def test_errors_of_any_form(error: Any) -> None:
                 with pytest.raises(FailureError) as caught:
                     await client.unary("GetTask", GetTaskRequest(id="t"))
                 assert caught.value.failure.row.reason == "INTERNAL_ERROR"
+                assert caught.value.failure.message  # also where the server gave none
 
         run(main())
 

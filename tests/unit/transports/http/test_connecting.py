@@ -35,6 +35,13 @@ def test_all_that_are_spoken_in_the_cards_order() -> None:
     assert reasons == "urn:other at x:: a binding that is not spoken here"
 
 
+def test_urls_that_no_request_can_hold() -> None:
+    """Passed over, so that the next entry has its chance."""
+    urls, reasons = chosen(("JSONRPC", "https://agent.example/\r\nx"), RPC)
+    assert urls == [RPC[1]]
+    assert reasons.endswith("its URL cannot be read")
+
+
 @pytest.mark.parametrize("version", ["0.3", "0.3.0", "2.0", ""])
 def test_other_versions(version: str) -> None:
     """S159: another version of the protocol is another protocol."""

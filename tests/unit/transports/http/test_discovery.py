@@ -8,7 +8,8 @@ import pytest
 
 from gateway.pb import AgentCard
 from tests.conftest import run
-from tests.doubles.web import Asked, Said, Web, web
+from tests.doubles.web import Asked, Said, Web, silent, web
+from transports.http import discovery
 from transports.http.discovery import PATH, CardsInMemory, places, read_card
 from transports.wire import ConnectError, UnreachableError
 
@@ -120,6 +121,18 @@ def test_what_is_no_card(said: Said, words: str) -> None:
 def test_a_missing_card_says_how_to_do_without() -> None:
     """The URL may be an interface itself."""
     assert "+jsonrpc://127.0.0.1:" in refusal(Said(status=404), "/rpc")
+
+
+def test_a_card_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly a server sends, nobody waits for ever."""
+    monkeypatch.setattr(discovery, "CARD_SECONDS", 0.1)
+
+    async def main() -> None:
+        async with silent() as url:
+            with pytest.raises(UnreachableError, match=r"was not read within 0\.1 s"):
+                await read(url)
+
+    run(main())
 
 
 def test_nobody_there() -> None:

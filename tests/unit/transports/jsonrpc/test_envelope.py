@@ -100,6 +100,8 @@ def test_half_surrogates(text: str, expected: tuple[int, Any]) -> None:
         '"+7"',
         "null",
         "-1",
+        "0",
+        "-0",
         "1.5",
         "7.0",
         "1e3",
