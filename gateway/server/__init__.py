@@ -174,12 +174,11 @@ class PublicServer:
     def reach(self, example: Example) -> list[tuple[str, str]]:
         """For each address: how it is written, and a line to try it."""
         scheme = "grpcs" if self._has_tls else "grpc"
-        credentials = " --token TOKEN" if example.needs_credentials else ""
         return [
             (
                 str(address),
                 f"{program()} stream {scheme}:{'' if address.is_unix else '//'}{address} "
-                f"{shlex.quote(example.text)}{credentials}",
+                f"{shlex.quote(example.text)}{example.client_option}",
             )
             for address in self.addresses
         ]

@@ -90,7 +90,8 @@ class HttpTransport:
                 (
                     shown,
                     f"curl -N {place}{path.rstrip('/')}/message:stream -H 'A2A-Version: 1.0'"
-                    f"{example.curl_option} -H 'Content-Type: application/json' -d {example.message}",
+                    f"{example.curl_option} -H 'Content-Type: application/json' "
+                    f"-d {example.message}",
                 )
             )
         return lines
