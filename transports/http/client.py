@@ -68,6 +68,8 @@ class HttpClient:
     ):
         """`timeout` is how long the server may be silent, None for ever."""
         path = url.removeprefix("unix:") if url.startswith("unix:") else None
+        self._place = url
+        """In words."""
         self._url = url if path is None else "http://localhost"
         self._base = self._url.rstrip("/")
         self._is_rest = binding == "rest"
@@ -194,13 +196,13 @@ class HttpClient:
 
     def _broken(self, error: httpx.HTTPError) -> FailureError:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            return UnreachableError(f"{self._url} cannot be reached: {connect_reason(error)}")
+            return UnreachableError(f"{self._place} cannot be reached: {connect_reason(error)}")
         if isinstance(error, httpx.DecodingError):
             return _odd("cannot be decompressed")
         if isinstance(error, httpx.ReadTimeout):
-            text = f"{self._url} was silent for too long"
+            text = f"{self._place} was silent for too long"
             return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
-        text = f"{self._url} broke the connection ({type(error).__name__})"
+        text = f"{self._place} broke the connection ({type(error).__name__})"
         return FailureError(Failure(BY_REASON["UNAVAILABLE"], text))
 
     def _result(self, response: httpx.Response, body: bytes) -> Any:
@@ -226,14 +228,14 @@ class HttpClient:
         status = response.status_code
         if response.is_redirect:
             place = response.headers.get("location", "")
-            text = f"{self._url} redirects to {place[:256]}; give that URL, if you trust it"
+            text = f"{self._place} redirects to {place[:256]}; give that URL, if you trust it"
             return Failure(BY_REASON["INVALID_REQUEST"], text)
         if response.is_success:
             return _odd("is no JSON of A2A").failure
         row = _BY_STATUS.get(status, BY_REASON["INTERNAL_ERROR"])
         if status in (400, 404, 405):
             row = BY_REASON["METHOD_NOT_FOUND"]
-        text = f"HTTP {status} from {self._url}, without an error of A2A; is the URL right?"
+        text = f"HTTP {status} from {self._place}, without an error of A2A; is the URL right?"
         return Failure(row, text, retry_after=_retry_after(response))
 
     def _event(self, text: bytes) -> Any:

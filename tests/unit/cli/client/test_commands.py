@@ -362,6 +362,12 @@ class TestFailures:
         assert done.code == 21
         assert "is it running" in done.err
 
+    def test_no_socket(self, command: Command, tmp_path: Path) -> None:
+        """It is named as it was given."""
+        done = command("call", f"http+unix:{tmp_path}/none.sock", "x")
+        assert done.code == 21
+        assert f"unix:{tmp_path}/none.sock cannot be reached: No such file" in done.err
+
     def test_a_program_that_is_not_there(self, command: Command) -> None:
         """The same."""
         done = command("call", "stdio:no-such-program --x", "x")
