@@ -108,13 +108,18 @@ class FunctionAgent:
             while (value := await self._in_thread(steps.next)) is not _END:
                 yield value
         finally:
-            # a step under way cannot be broken off: the generator is closed after it
             self._pool().submit(steps.close)
 
-    def _in_thread(self, function: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._pool(), context.run, function, *args)
+    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        pool = self._pool()
+        job = pool.submit(contextvars.copy_context().run, function, *args)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            # what has begun cannot be broken off
+            if not job.done():
+                pool.give_up(job)
+            raise
 
     def _pool(self) -> DaemonThreads:
         if self._threads is None:
@@ -136,14 +141,24 @@ class _Steps:
     def __init__(self, generator: Iterator[Any]):
         self._generator = generator
         self._lock = threading.Lock()
+        self._is_closing = False
 
     def next(self) -> Any:
-        with self._lock:
-            return next(self._generator, _END)
+        try:
+            with self._lock:
+                return next(self._generator, _END)
+        finally:
+            if self._is_closing:
+                self.close()
 
     def close(self) -> None:
-        with self._lock:
-            self._generator.close()  # type: ignore[attr-defined]
+        """At once, or after the step that is under way, by the thread that takes it."""
+        self._is_closing = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._generator.close()  # type: ignore[attr-defined]
+            finally:
+                self._lock.release()
 
 
 def _is_kind(function: Any, test: Callable[[Any], bool]) -> bool:

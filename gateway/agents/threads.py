@@ -1,16 +1,22 @@
 """Threads for functions that are not async. Layer: agents.
 
 Unlike those of `concurrent.futures` they are daemons: a function that never returns must not
-keep the process from ending.
+keep the process from ending. Nor must it keep others from their turn once nobody waits for it.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any
 
+logger = logging.getLogger(__name__)
+
 Job = tuple["Future[Any]", Callable[[], Any]]
+
+
+WORTH_A_WARNING = 16
 
 
 class DaemonThreads(Executor):
@@ -24,6 +30,7 @@ class DaemonThreads(Executor):
         self._threads = 0
         self._spare = 0
         """Threads that wait for a job, less the jobs that wait for a thread."""
+        self._given_up = 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -33,6 +40,27 @@ class DaemonThreads(Executor):
                 self._add()
         self._jobs.put((future, lambda: fn(*args, **kwargs)))
         return future
+
+    def give_up(self, future: "Future[Any]") -> None:
+        """Nobody waits for the job any more. While it goes on, its thread does not count."""
+        with self._lock:
+            self._limit += 1
+            self._given_up += 1
+            count = self._given_up
+            if self._spare < 0:
+                self._add()
+        if count % WORTH_A_WARNING == 0:
+            logger.warning(
+                "%d functions of agent threads (%s) go on although their turns were cancelled",
+                count,
+                self._name,
+            )
+        future.add_done_callback(self._take_back)
+
+    def _take_back(self, _: "Future[Any]") -> None:
+        with self._lock:
+            self._limit -= 1
+            self._given_up -= 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Idle threads end at once, others after their job; nobody waits for them."""
@@ -60,6 +88,9 @@ class DaemonThreads(Executor):
             # an idle thread keeps nothing of its last job alive
             del job, future, call
             with self._lock:
+                if self._threads > self._limit:
+                    self._threads -= 1
+                    return
                 self._spare += 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents import AgentError
+from gateway.agents import AgentError, function
 from gateway.agents.function import (
     FunctionAgent,
     Input,
@@ -241,6 +241,40 @@ def test_a_cancelled_plain_generator_is_closed_after_its_step() -> None:
         return turn
 
     assert run(main()).events == []
+
+
+@pytest.mark.parametrize("is_generator", [False, True])
+def test_functions_that_never_end_hold_nobody_up(
+    is_generator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ST14: however many turns were cancelled whose functions hang, others run."""
+    monkeypatch.setattr(function, "MAX_THREADS", 2)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def hang(input: Input) -> str:
+        if input.text == "hang":
+            begun.release()
+            go_on.wait(20)
+        return "done"
+
+    def steps(input: Input) -> Iterator[Any]:
+        yield hang(input)
+
+    async def main() -> None:
+        runner = FunctionAgent(steps if is_generator else hang)
+        for _ in range(6):
+            task = asyncio.create_task(runner.run(RecordingTurn("hang")))
+            await asyncio.to_thread(begun.acquire, timeout=5)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            turn = RecordingTurn("go")
+            await runner.run(turn)
+            assert turn.text == "done"
+        go_on.set()
+        await runner.stop()
+
+    run(main())
 
 
 def test_cancelling_runs_the_function_s_cleanup() -> None:

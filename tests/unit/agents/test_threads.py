@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -55,3 +56,33 @@ def test_a_job_that_never_ends_does_not_hold_the_process() -> None:
         "DaemonThreads(1, 't').submit(threading.Event().wait)"
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=20, check=False).returncode == 0
+
+
+def test_a_job_that_nobody_waits_for_leaves_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    """Others run meanwhile, those that wait already among them; afterwards the limit is as
+    before."""
+    threads = DaemonThreads(1, "t")
+    for _ in range(3):
+        go_on, begun = [threading.Event() for _ in range(16)], threading.Semaphore(0)
+
+        def hold(event: threading.Event, begun: threading.Semaphore = begun) -> None:
+            begun.release()
+            event.wait(5)
+
+        held = []
+        for event in go_on:
+            held.append(threads.submit(hold, event))
+            begun.acquire(timeout=5)
+            waiting = threads.submit(threading.current_thread)
+            threads.give_up(held[-1])
+            waiting.result(5)
+        assert "16 functions" in caplog.text
+        for event in go_on:
+            event.set()
+        for future in held:
+            future.result(5)
+        end = time.monotonic() + 5
+        while (threads._limit, threads._threads, threads._spare) != (1, 1, 1):
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    threads.shutdown()
