@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from gateway.call import CURSOR, IDEMPOTENCY_KEY
-from gateway.errors import Code, Failure, FailureError
+from gateway.errors import BY_REASON, Code, Failure, FailureError
 from gateway.pb import (
     INTERRUPTED_STATES,
     TERMINAL_STATES,
@@ -35,6 +35,9 @@ want something else, such as TLS."""
 DOUBTFUL = 1.0
 """A connection that stood so long was no mistake."""
 
+EMPTY = Failure(BY_REASON["INVALID_AGENT_RESPONSE"], "The stream ended before its first event")
+_AT_WORK = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
+
 Open = Callable[[], Awaitable[Client]]
 
 READS = frozenset(
@@ -48,6 +51,14 @@ READS = frozenset(
         "GetExtendedAgentCard",
     }
 )
+
+
+class CutError(FailureError):
+    """A stream that ended in order, and too early: some proxies end what is quiet."""
+
+    def __init__(self) -> None:
+        text = "The stream ended before its task; the task goes on, read it with GetTask"
+        super().__init__(Failure(BY_REASON["UNAVAILABLE"], text))
 
 
 class Patience:
@@ -86,25 +97,33 @@ class Place:
     is_answered: bool = False
     """By a direct message, which ends a stream."""
 
-    def note(self, sequence: int, response: StreamResponse, *, is_opening: bool = False) -> None:
-        """Take an event into account. `is_opening`: the first one of a send, whose task is shown
-        as it was when the message came: waiting for it, perhaps."""
+    def note(self, sequence: int, response: StreamResponse, *, is_opening: bool = False) -> bool:
+        """Take an event into account; whether it told anything new. `is_opening`: the first one of
+        a send, whose task is shown as it was when the message came: waiting for it, perhaps."""
+        before = self.sequence, self.state
         self.sequence = max(self.sequence, sequence)
-        match response.WhichOneof("payload"):
+        kind = response.WhichOneof("payload")
+        match kind:
             case "task":
                 self.task_id, self.state = response.task.id, response.task.status.state
                 if is_opening:
-                    self._is_at_work()
+                    self._goes_on()
             case "status_update":
                 update = response.status_update
                 self.task_id, self.state = update.task_id, update.status.state
             case "artifact_update":
                 self.task_id = response.artifact_update.task_id
-                self._is_at_work()
+                self._goes_on()
             case "message":
                 self.is_answered = True
+        return kind != "task" or (self.sequence, self.state) != before
 
-    def _is_at_work(self) -> None:
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is sure to follow."""
+        return bool(self.task_id) and self.state in _AT_WORK
+
+    def _goes_on(self) -> None:
         if self.state in INTERRUPTED_STATES:
             self.state = TaskState.TASK_STATE_WORKING
 
@@ -186,6 +205,7 @@ class ResumingClient:
         if method == "SubscribeToTask":
             place.task_id = getattr(request, "id", "")
         patience = Patience(self._seconds, self._told)
+        is_begun = was_cut = False
         while True:
             started = time.monotonic()
             try:
@@ -195,15 +215,25 @@ class ResumingClient:
                         self._note_answer()
                         if sequence and sequence <= place.sequence:
                             continue
-                        place.note(sequence, response, is_opening=of_turn and not place.task_id)
-                        patience.progress()
+                        is_opening = of_turn and not place.task_id
+                        if place.note(sequence, response, is_opening=is_opening):
+                            patience.progress()
+                            was_cut = False
+                        is_begun = True
                         yield sequence, response
                         if method == "SubscribeToTask" and place.is_over(of_turn=of_turn):
                             return
-                return
+                if of_turn and not is_begun:
+                    raise FailureError(EMPTY)
+                if not self._seconds or not place.is_at_work:
+                    return
+                raise CutError
             except FailureError as error:
                 if place.is_over(of_turn=of_turn):
                     return
+                if was_cut and not is_passing(error.failure):
+                    return  # a server that ends streams early, and knows no other way
+                was_cut = isinstance(error, CutError)
                 if (ended := await self._ended(error, place, metadata)) is not None:
                     yield 0, ended
                     return

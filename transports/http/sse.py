@@ -83,7 +83,14 @@ async def _send(exchange: Exchange, stream: Any, frames: Frames) -> None:
     if not exchange.started:
         await _start(exchange, stream)
     while batch is not None:
-        await exchange.write(b"".join([frames.event(*event) for event in batch]))
+        try:
+            text = b"".join([frames.event(*event) for event in batch])
+        except Exception:
+            # those before the one that cannot be written as JSON
+            for event in batch:
+                await exchange.write(frames.event(*event))
+            raise
+        await exchange.write(text)
         if connection is not None:
             connection.wrote_at = connection.now
         batch = await anext(stream, None)

@@ -149,6 +149,27 @@ class TestStreams:
         client = ScriptedClient([[task(1), broken()], [status(2, "INPUT_REQUIRED"), chunk(3)]])
         assert [seq for seq, _ in stream_of(client)] == [1, 2]
 
+    def test_an_end_that_comes_too_early(self) -> None:
+        """S71: a proxy may end a stream in order; its task is followed nevertheless."""
+        client = ScriptedClient([[task(1), chunk(2)], [chunk(3)], [status(4, "COMPLETED")]])
+        assert [seq for seq, _ in stream_of(client)] == [1, 2, 3, 4]
+        assert client.calls[-1].metadata["last-event-id"] == "3"
+
+    def test_a_server_that_always_ends_too_early(self) -> None:
+        """One that cannot go on has said all it can; one that only repeats itself makes no
+        progress; and nobody who wants plain calls gets others."""
+        client = ScriptedClient([[task(0), chunk(0)], [failure("METHOD_NOT_FOUND")]])
+        assert len(stream_of(client)) == 2
+        client = ScriptedClient([task(0)] for _ in range(100_000))
+        assert stream_of(client, patience=0.05)[-1] == "UNAVAILABLE"
+        client = ScriptedClient([[task(0)]])
+        assert len(stream_of(client, patience=0.0)) == 1
+        assert len(client.calls) == 1
+
+    def test_an_empty_stream(self) -> None:
+        """It is no answer to a message."""
+        assert stream_of(ScriptedClient([[]]), metadata=KEY) == ["INVALID_AGENT_RESPONSE"]
+
     def test_a_follow_up_begins_with_a_task_that_waits(self) -> None:
         """S68: for the very message that was sent; a cut behind it is no end. What comes after an
         interruption shows that the turn goes on."""

@@ -141,6 +141,22 @@ def test_a_failure_after_events_is_a_last_frame() -> None:
     run(main())
 
 
+def test_an_event_that_cannot_be_written() -> None:
+    """SS03: those before it arrive, though they came in one batch."""
+
+    async def odd(method: str, message: Any, call: Call) -> Any:
+        yield [chunk(1), chunk(2), (3, b"\xff"), chunk(4)]
+
+    async def main() -> None:
+        async with served(FakeCore(echo, odd)) as door:
+            response = await door.rpc("SendStreamingMessage", SEND, 1)
+            *found, (_, last) = events(response.text)
+            assert [place for place, _ in found] == ["1", "2"]
+            assert last["error"]["code"] == -32603
+
+    run(main())
+
+
 def test_a_failure_before_events_is_an_ordinary_answer() -> None:
     """ST05, LC01: one JSON-RPC error, no event stream."""
 
