@@ -164,7 +164,7 @@ class Keeper:
             self._pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", keeper_process.__file__],
-                os.environ,
+                _environment(self._program["environment"]),
                 setpgroup=0,
                 setsigmask=[],
                 setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
@@ -265,6 +265,12 @@ class Keeper:
         task = loop.create_task(_reap(self._pid))
         self._reaping.add(task)
         task.add_done_callback(self._reaping.discard)
+
+
+def _environment(programs: Mapping[str, str]) -> dict[str, str]:
+    """No more than programs get: they can read it of their parent (/proc/PID/environ). What an
+    interpreter needs to find its libraries comes along."""
+    return {k: v for k, v in os.environ.items() if k in programs or k.startswith(("LD_", "DYLD_"))}
 
 
 def raise_open_files() -> int:

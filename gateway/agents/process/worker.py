@@ -19,6 +19,7 @@ from gateway.child import command, environment_for_children
 
 SOCKETS_VARIABLE = "A2A_GATEWAY_AGENT"
 """Names the descriptors that the child inherits: its socket, and the pipe of its parent's life."""
+CONFIGURATION = "A2A_GATEWAY_"
 MODULE = "gateway.agents.process.child"
 
 
@@ -57,7 +58,7 @@ class Worker:
         return os.posix_spawn(
             sys.executable,
             command(MODULE),
-            {**environment_for_children(), SOCKETS_VARIABLE: f"{sock},{alive}"},
+            _environment(f"{sock},{alive}"),
             # a terminal's Ctrl-C is for the supervisor, and what the agent starts goes with it
             setpgroup=0,
             setsigmask=[],
@@ -89,6 +90,13 @@ class Worker:
         os.close(self._life)
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._ended, os.waitstatus_to_exitcode(status))
+
+
+def _environment(sockets: str) -> dict[str, str]:
+    """Ours but for the gateway's configuration: its tokens are not for agents."""
+    ours = environment_for_children().items()
+    kept = {name: text for name, text in ours if not name.startswith(CONFIGURATION)}
+    return {**kept, SOCKETS_VARIABLE: sockets}
 
 
 def described(code: int) -> str:

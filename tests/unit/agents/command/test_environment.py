@@ -1,0 +1,17 @@
+"""What a program can read around itself."""
+
+import sys
+
+import pytest
+
+from tests.unit.agents.command.scene import play, sh
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_its_parent_has_no_more_than_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AU: keys of the gateway's environment stand in no process that exists for programs alone."""
+    monkeypatch.setenv("A_KEY", "secret-123")
+    monkeypatch.setenv("NAMED", "for programs")
+    text = play(sh("tr '\\\\0' '\\\\n' < /proc/$PPID/environ"), environment=("NAMED",)).text
+    assert "NAMED=for programs" in text
+    assert "secret-123" not in text
