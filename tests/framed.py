@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.processes import ROOT
+from tests.processes import ROOT, is_alive
 
 SECONDS = 20.0
 VERSION = {"a2a-version": "1.0"}
@@ -221,23 +221,6 @@ def program(argv: list[str], **options: Any) -> Iterator[Program]:
         yield found
     finally:
         found.close()
-
-
-def core_of(pid: int) -> int | None:
-    """The core that a stdio process keeps, if it does (Linux: /proc)."""
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if b"gateway.core" in Path(f"/proc/{child}/cmdline").read_bytes():
-            return int(child)
-    return None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def gone(pid: int, seconds: float) -> bool:

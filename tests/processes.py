@@ -6,13 +6,15 @@ what `serve` prints, never slept for. Whoever starts a process here ends it here
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 READY = "a2a-gateway is ready"
+_LOWEST_PORT = 15_000
 
 
 class Addresses(NamedTuple):
@@ -132,6 +135,37 @@ def gateway(
     finally:
         code = server.stop()
     assert code == 0, f"exit code {code}:\n{server.text()}"
+
+
+def core_of(pid: int) -> int | None:
+    """The core among a process's children, if there is one (Linux: /proc)."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if b"gateway.core" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                return int(child)
+    return None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not (Linux: /proc)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports below those that the system gives to clients. A client that knocks at a port of
+    that range while nobody listens may be given it as its own, and would then hold it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(_LOWEST_PORT, max(lowest, _LOWEST_PORT + 1000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def _announced(output: Sequence[str]) -> Addresses | None:

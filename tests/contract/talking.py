@@ -72,7 +72,7 @@ async def failure_of(call: Awaitable[object]) -> Failure:
     return outcome
 
 
-async def until(check: Callable[[], Awaitable[T]], limit: float = 5.0) -> T:
+async def until(check: Callable[[], Awaitable[T]], limit: float = 20.0) -> T:
     """Look again and again until what is found is true: the gateway is another process."""
     async with asyncio.timeout(limit):
         while not (found := await check()):  # noqa: ASYNC110 - nobody here can set an event

@@ -2,9 +2,7 @@
 on the images that `image.build` made, with volumes in a folder and ports that are free."""
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from grpc_health.v1 import health_pb2
 
 from tests.deploy.image import Image
 from tests.deploy.manifests import Container
+from tests.processes import free_ports
 
 READY_SECONDS = 30.0
 
@@ -198,17 +197,6 @@ def _numbers(container: Container) -> set[int]:
     """The ports that it listens at: all that are given with the address of every interface."""
     texts = [*container.arguments, *container.environment.values()]
     return {int(text.rpartition(":")[2]) for text in texts if "0.0.0.0:" in text}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, of those that the system gives to nobody by itself."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        with closing(socket.socket()) as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 @cache

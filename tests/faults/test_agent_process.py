@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.processes import Server, gateway, start, write_config
+from tests.processes import Server, core_of, gateway, is_alive, start, write_config
 
 AGENT = "tests.doubles.isolated:agent"
 CONFIG = {"agent": {"isolation": "process"}, "store": "memory:"}
@@ -44,22 +43,6 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def core_of(server: Server) -> psutil.Process:
-    (core,) = (
-        child
-        for child in psutil.Process(server.process.pid).children()
-        if "gateway.core" in child.cmdline()
-    )
-    return core
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_the_card_and_the_output(tmp_path: Path) -> None:
     """The agent's own words about it come from there; what it prints goes to stderr, and its
     stdin is empty."""
@@ -74,13 +57,13 @@ def test_the_card_and_the_output(tmp_path: Path) -> None:
 
 def test_its_death_is_the_end_of_its_turns_alone(tmp_path: Path) -> None:
     with gateway(AGENT, tmp_path, CONFIG) as server:
-        core = core_of(server).pid
+        core = core_of(server.process.pid)
         task = say(server, "segfault")
         assert task["status"]["state"] == "TASK_STATE_FAILED"
         (part,) = task["status"]["message"]["parts"]
         assert "SIGSEGV" in part["text"]
         assert text_of(say(server, "and now")) == "and now"
-        assert core_of(server).pid == core
+        assert core_of(server.process.pid) == core
 
 
 def test_a_stop_leaves_nothing(tmp_path: Path) -> None:
@@ -104,7 +87,9 @@ def test_a_killed_core_leaves_nothing(word: str, tmp_path: Path) -> None:
             with pytest.raises(TimeoutError):
                 say(server, f"{word} {path}", timeout=1.0)
             until(path.exists)
-        os.kill(core_of(server).pid, signal.SIGKILL)
+        core = core_of(server.process.pid)
+        assert core is not None
+        os.kill(core, signal.SIGKILL)
         until(lambda: not is_alive(agent) and not is_alive(below))
         # the supervisor starts the core again, and that the agent
         until(lambda: is_served(server))

@@ -25,8 +25,8 @@ from tests.faults.conftest import IS_LONG
 from tests.faults.ledger import Ledger
 from tests.faults.load import Load
 from tests.faults.test_kills import SAMPLE, back, check
-from tests.faults.victim import Victim, doors, eventually, free_ports, victim
-from tests.processes import ROOT
+from tests.faults.victim import Victim, doors, eventually, victim
+from tests.processes import ROOT, free_ports
 
 BLOWS = 200 if IS_LONG else 24
 BURST = 4

@@ -16,8 +16,8 @@ from gateway.lock import open_lock, try_lock
 from gateway.pb import AgentCard
 from gateway.state_dir import read_invitation
 from tests.conftest import run
-from tests.framed import Program, core_of, gone, is_alive, kill, program, stdio_command
-from tests.processes import gateway
+from tests.framed import Program, gone, kill, program, stdio_command
+from tests.processes import core_of, gateway, is_alive
 from transports.core import CoreClient
 from transports.stdio import BINDING
 

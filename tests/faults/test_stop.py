@@ -15,7 +15,8 @@ from gateway.pb import TaskState
 from tests.conftest import run
 from tests.faults.callers import DOORS, Caller, Event, state_of
 from tests.faults.conftest import IS_LONG
-from tests.faults.victim import AGENT, Victim, is_alive, relaunch, victim
+from tests.faults.victim import AGENT, Victim, relaunch, victim
+from tests.processes import is_alive
 
 IDLE = 10
 """Streams at each door."""

@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import random
 import re
 import signal
-import socket
 import sys
 import time
 import urllib.request
@@ -16,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from gateway.family import adapter_name
-from tests.processes import Addresses, Server, start, write_config
+from tests.processes import Addresses, Server, free_ports, is_alive, start, write_config
 
 AGENT = "tests.doubles.agents:agent"
 MODULES = {"core": "gateway.core", "agent": "gateway.agents.process.child"}
@@ -24,7 +22,6 @@ ADAPTER = "transports.process"
 MARK = "FAULTS_MARK"
 """A variable by which every process of a gateway is found."""
 END_SECONDS = 20.0
-_LOWEST_PORT = 15_000
 
 
 class Victim:
@@ -202,19 +199,6 @@ def doors() -> dict[str, Any]:
     }
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports below those that the system gives to clients. A client that knocks at a port of
-    that range while nobody listens may be given it as its own, and would then hold it."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(_LOWEST_PORT, max(lowest, _LOWEST_PORT + 1000))
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
-
-
 async def eventually(condition: Any, seconds: float, words: Any = lambda: "") -> None:
     """Wait for what other processes do: they give no event to wait on."""
     end = time.monotonic() + seconds
@@ -222,15 +206,6 @@ async def eventually(condition: Any, seconds: float, words: Any = lambda: "") ->
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s {words()}")
         await asyncio.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 def _children(pid: int) -> list[int]:

@@ -1,12 +1,11 @@
 """Programs for the tests of this folder, and agents that run them."""
 
 import asyncio
-import os
 import shlex
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gateway.agents.command.options import CommandOptions
 from gateway.agents.kinds import Settings
 from tests.conftest import run
 from tests.doubles.recording import RecordingTurn, run_once
+from tests.processes import is_alive
 
 
 def sh(script: str) -> str:
@@ -54,14 +54,6 @@ async def appears(path: Path) -> str:
     while not (path.exists() and path.read_text().endswith("\n")):  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(0.005)
     return path.read_text()  # noqa: ASYNC240
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    with suppress(ProcessLookupError, FileNotFoundError):
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 async def gone(pid: int, seconds: float = 20.0) -> None:

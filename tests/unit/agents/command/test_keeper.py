@@ -15,7 +15,8 @@ from gateway.agents import AgentError
 from gateway.agents.command.agent import LOST, CommandAgent
 from tests.conftest import run
 from tests.doubles.recording import RecordingTurn
-from tests.unit.agents.command.scene import appears, gone, is_alive, play, sh, started
+from tests.processes import is_alive
+from tests.unit.agents.command.scene import appears, gone, play, sh, started
 
 FAMILY = "trap '' TERM; sleep 60 & echo $$ $! > {path}; wait; sleep 60"
 """A program and its child; SIGTERM ends only the child."""

@@ -25,6 +25,7 @@ from gateway.errors import FailureError, InvalidAgentResponseError
 from gateway.pb import Task
 from tests.conftest import run
 from tests.doubles.recording import RecordingTurn
+from tests.processes import is_alive
 
 SPEC = "tests.doubles.isolated:agent"
 
@@ -56,14 +57,6 @@ async def until(is_so: Callable[[], object], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 - another process has no event of ours
             await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 # What it does

@@ -21,7 +21,7 @@ from tests.conftest import run
 from tests.doubles.certificates import Authority
 from tests.doubles.proxy import after_events, proxy
 from tests.doubles.web import Asked, Said, silent, web
-from tests.processes import gateway
+from tests.processes import core_of, gateway
 from tests.unit.cli.client.conftest import AGENT, Place
 from tests.unit.cli.client.running import Done, finish, homes, invoke, start
 from transports.client import Options, connect
@@ -114,7 +114,8 @@ class TestBrokenStreams:
                 ]
                 for process in running:
                     await asyncio.to_thread(read_until, process, "chunk 2")
-                core = await asyncio.to_thread(core_of, server.process.pid)
+                core = core_of(server.process.pid)
+                assert core is not None
                 os.kill(core, signal.SIGKILL)
                 return [await asyncio.to_thread(finish, process) for process in running]
 
@@ -170,16 +171,6 @@ def read_until(process: "subprocess.Popen[str]", text: str) -> None:
         assert piece, f"ended: {seen}"
         seen += piece
     limit.cancel()
-
-
-def core_of(supervisor: int) -> int:
-    """The process id of a gateway's core."""
-    import psutil
-
-    for child in psutil.Process(supervisor).children():
-        if "gateway.core" in " ".join(child.cmdline()):
-            return child.pid
-    raise AssertionError("there is no core")
 
 
 class TestInterrupted:
