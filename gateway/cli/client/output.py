@@ -5,6 +5,7 @@ move the cursor, rewrite what stands there or worse.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -66,6 +67,9 @@ class Output:
         found = out or sys.stdout
         if found is None:
             raise OutputError("it is closed")
+        if isinstance(found, io.TextIOWrapper):
+            # JSON is UTF-8 everywhere (RFC 8259 s8.1); words are for the user's terminal
+            found.reconfigure(encoding="utf-8" if as_json else None, errors="replace")
         self._out: TextIO = found
         # where it is closed, something has to be in its place
         self._err: TextIO = err or sys.stderr or open(os.devnull, "w")  # noqa: SIM115

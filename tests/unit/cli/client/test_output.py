@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.cli.client.output import Answers, Output, harmless
 from gateway.pb import (
     Artifact,
@@ -128,6 +130,14 @@ def test_both_outputs_in_one_file(tmp_path: Path) -> None:
         output.hint("completed")
         out.seek(0)
         assert out.read() == "no line end\ncompleted\n"
+
+
+@pytest.mark.parametrize(("as_json", "shown"), [(False, b"?\n"), (True, "☃\n".encode())])
+def test_a_terminal_that_knows_few_letters(as_json: bool, shown: bytes) -> None:
+    """What it cannot show is replaced; JSON is UTF-8 wherever it goes."""
+    file = io.TextIOWrapper(io.BytesIO(), "ascii")
+    Output(as_json=as_json, out=file).line("☃")
+    assert file.buffer.getvalue() == shown
 
 
 def test_data_and_links() -> None:
