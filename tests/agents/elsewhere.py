@@ -47,7 +47,7 @@ def node(script: Path) -> Command:
 
 @asynccontextmanager
 async def running(command: Command) -> AsyncIterator[str]:
-    """An agent that is there again soon after it has ended; its spec."""
+    """An agent that is there again soon after it has ended; its address."""
     with tempfile.TemporaryDirectory(prefix="agent-") as folder:
         address = f"unix:{folder}/agent.sock"
         arguments, environment = command
@@ -64,7 +64,7 @@ async def running(command: Command) -> AsyncIterator[str]:
         keeping = asyncio.create_task(keep())
         try:
             await is_up.wait()
-            yield f"grpc:{address}"
+            yield address
         finally:
             keeping.cancel()
             await asyncio.wait([keeping])

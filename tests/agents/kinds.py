@@ -19,6 +19,7 @@ from gateway.agents import Agent
 from gateway.agents.command.options import CommandOptions
 from gateway.agents.kinds import Settings
 from gateway.agents.loader import load
+from gateway.agents.remote import RemoteAgent
 from tests.agents import elsewhere as remotes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,8 +57,9 @@ def elsewhere(made: Callable[[Path], remotes.Command], script: str) -> Made:
 
     @asynccontextmanager
     async def running(folder: Path) -> AsyncIterator[Agent]:
-        async with remotes.running(made(remotes.DOUBLES / script)) as spec:
-            yield load(spec)
+        async with remotes.running(made(remotes.DOUBLES / script)) as address:
+            # a turn waits for an agent that is started again, however slow the machine
+            yield RemoteAgent(address, connect_wait=remotes.START_SECONDS)
 
     return running
 
