@@ -84,7 +84,7 @@ def choose(card: AgentCard, url: str, options: Options) -> tuple[list[Way], list
 def _unfit(entry: AgentInterface, url: str, options: Options) -> str:
     """Why an entry is not used; empty where it is."""
     binding = entry.protocol_binding
-    if not entry.url.isprintable():
+    if not (entry.url and entry.url.isprintable()):
         return "its URL cannot be read"
     if options.binding and binding != options.binding:
         return f"not {options.binding}, which was asked for"
