@@ -19,7 +19,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """Sends are refused as UNAVAILABLE and reads go on; a task that was at work when the disk
     filled up ends as FAILED, also where the disk stays full for longer than the callers wait."""
     with victim(tmp_path) as gateway:
-        run(_fill_and_empty(gateway, tmp_path), 60.0)
+        run(_fill_and_empty(gateway, tmp_path))
 
 
 async def _fill_and_empty(gateway: Victim, folder: Path) -> None:
