@@ -27,7 +27,8 @@ Rules:
 3. When the socket closes, the core has gone: all groups get SIGTERM, and SIGKILL soon after.
    On Linux so do processes that had left their group, and this process sees it even where it
    was stopped.
-4. If this process itself is killed, its programs get SIGKILL (Linux), and the core, which knows
+4. Where memory runs out the kernel (Linux) kills programs before the gateway.
+5. If this process itself is killed, its programs get SIGKILL (Linux), and the core, which knows
    their groups, does the rest.
 """
 
@@ -48,6 +49,9 @@ LAST_SECONDS = 0.5
 """For programs to end after SIGTERM, when the core has gone."""
 MOST_DESCRIPTORS = 16
 """Of one read; each line brings three at most."""
+
+OOM_SCORE = 500
+"""Of 1000, for the kernel's choice of what to kill where memory runs out."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -195,6 +199,7 @@ class KeeperProcess:
             self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != self._pid:  # which has ended just before
                 os._exit(1)
+        _be_killed_first()
         # told here and not by the keeper, which may be killed before it could: the core knows
         # of each program before that can have children
         self._tell({"started": number, "pid": os.getpid()})
@@ -254,6 +259,13 @@ def _find_prctl() -> Callable[..., int] | None:
         return None
     function: Callable[..., int] = ctypes.CDLL(None).prctl
     return function
+
+
+def _be_killed_first() -> None:
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
+        score = max(int(file.read()), OOM_SCORE)
+        file.seek(0)
+        file.write(str(score))
 
 
 def _limit_open_files(number: int) -> None:

@@ -42,6 +42,8 @@ from gateway.runtime.contexts import Contexts
 GC_THRESHOLD = 20_000
 MAX_TRACE_BYTES = 64 * 1024
 """Of an exception, its end; the text of one may be anything."""
+_OOM_SCORE = 500
+"""Of 1000, for the kernel's choice of what to kill where memory runs out."""
 _F_SETSIG = 10
 """Of Linux; the module fcntl does not name it."""
 
@@ -269,6 +271,14 @@ def end_with_parent(alive: int) -> None:
     threading.Thread(target=_outlive, args=(alive,), name="parent", daemon=True).start()
 
 
+def be_killed_first() -> None:
+    """Where an agent uses up the machine's memory, it is the one to go and not the gateway."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
+        score = max(int(file.read()), _OOM_SCORE)
+        file.seek(0)
+        file.write(str(score))
+
+
 def _outlive(alive: int) -> None:
     # also where it ended before the kernel was told
     os.read(alive, 1)
@@ -291,6 +301,7 @@ def main() -> None:
     for number in (sock, alive):
         os.set_inheritable(number, False)
     end_with_parent(alive)
+    be_killed_first()
     gc.set_threshold(GC_THRESHOLD, 10, 10)
 
     async def live() -> None:

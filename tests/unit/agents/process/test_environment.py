@@ -1,5 +1,6 @@
 """What an agent in a process of its own can read around itself."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ AGENT = """
 import os
 
 async def agent(input):
+    if input.text == "score":
+        yield open("/proc/self/oom_score_adj").read()
+        return
     yield " ".join(f"{name}={text}" for name, text in os.environ.items())
 """
 
@@ -28,3 +32,14 @@ def test_the_gateway_s_configuration_is_not_for_agents(
     text = run(run_once(agent, RecordingTurn("hi"))).text
     assert "MODEL_KEY=the agent's own" in text
     assert "A2A_GATEWAY" not in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_where_memory_runs_out_it_goes_before_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ML: an agent that leaks takes nothing with it."""
+    (tmp_path / "surroundings.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    agent = load("surroundings:agent", isolation="process")
+    assert int(run(run_once(agent, RecordingTurn("score"))).text) >= 500
