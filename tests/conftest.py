@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hypothesis import settings
@@ -14,6 +16,9 @@ T = TypeVar("T")
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("search", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+# As in an environment that is activated: lines to be copied call the program by its name.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 LIMIT = 120.0
 """Seconds after which a test that hangs is ended; only that takes as long, however slow the
