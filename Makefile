@@ -88,6 +88,7 @@ lock: ## pin anew what pyproject.toml asks for (needs uv); ARGS=--upgrade
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) pyproject.toml -o requirements/run.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) --group build -c requirements/run.lock -o requirements/build.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) pyproject.toml --group build --group dev -c requirements/run.lock -c requirements/build.lock -o requirements/dev.lock
+	for set in agent agent-build; do uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(ARGS) requirements/$$set.in -c requirements/dev.lock -o requirements/$$set.lock; done
 	uv pip compile --universal --python-version 3.12 --generate-hashes --no-header --no-annotate $(ARGS) requirements/testbed.in -c requirements/dev.lock -o requirements/testbed.lock
 
 clean: ## remove everything that the other targets made

@@ -7,15 +7,13 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /src
-COPY requirements/run.lock requirements/dev.lock requirements/
+COPY requirements/agent.lock requirements/agent-build.lock requirements/
 RUN python -m venv --without-pip /opt/agent && \
     python -m pip --python /opt/agent/bin/python install --quiet \
-        --require-hashes --no-deps -c requirements/run.lock \
-        googleapis-common-protos grpcio protobuf typing-extensions
+        --require-hashes --no-deps -r requirements/agent.lock
 RUN python -m venv --without-pip /opt/build && \
     python -m pip --python /opt/build/bin/python install --quiet \
-        --require-hashes --no-deps -c requirements/dev.lock \
-        grpcio grpcio-tools protobuf setuptools typing-extensions
+        --require-hashes --no-deps -r requirements/agent-build.lock
 COPY proto/agent.binpb proto/
 COPY examples/grpc_agent/python/agent.py /app/
 RUN /opt/build/bin/python -m grpc_tools.protoc --descriptor_set_in=proto/agent.binpb \
