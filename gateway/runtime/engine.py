@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from threading import get_ident
 
-from gateway.agents import Agent
+from gateway.agents import Agent, AgentError
+from gateway.agents.containment import contained
 from gateway.call import Call, Scope
 from gateway.errors import (
     InternalError,
@@ -88,8 +89,17 @@ class Runtime:
         await self.store.open()
         if count := await fail_open_turns(self.store):
             logger.warning("%d turns of the last run were cut off; their tasks are FAILED", count)
-        await self.agent.start()
+        await self._start_agent()
         self.retention.start()
+
+    async def _start_agent(self) -> None:
+        try:
+            await contained(self.agent.start())
+        except AgentError:
+            raise
+        except Exception as error:
+            text = f"agent {self.agent.name}: its start failed: {type(error).__name__}: {error}"
+            raise AgentError(text) from error
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take no more messages, let turns end within `grace`, store what is left, close. Also
@@ -110,9 +120,11 @@ class Runtime:
         await self.journal.flush()
         try:
             async with asyncio.timeout(max(UNWIND_SECONDS, end - self.loop.time())):
-                await self.agent.stop()
+                await contained(self.agent.stop())
         except TimeoutError:
             logger.warning("agent %s does not stop; ending without it", self.agent.name)
+        except Exception:
+            logger.exception("agent %s failed to stop", self.agent.name)
         finally:
             await self.store.close()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.agents import Turn
+from gateway.agents import AgentError, Turn
 from gateway.errors import (
     ContentTypeNotSupportedError,
     InvalidAgentResponseError,
@@ -13,7 +13,7 @@ from gateway.errors import (
 from gateway.freeform import MAX_NESTING
 from gateway.pb import Artifact, Event, Message, Part, Task, TaskArtifactUpdateEvent, TaskState
 from tests.conftest import run
-from tests.doubles.scripted import ScriptedAgent, chunk, status
+from tests.doubles.scripted import ScriptedAgent, chunk, echo, status
 from tests.unit.runtime.world import SCOPE, call, collect, parse, running, say
 
 
@@ -40,6 +40,37 @@ def test_an_agent_that_raises_before_any_event_gives_an_error_and_no_task() -> N
                 await (await runtime.send(call(), say())).outcome(True)
 
     run(main())
+
+
+@pytest.mark.parametrize("error", [ValueError("no model"), SystemExit("no model")])
+def test_an_agent_whose_start_raises(error: BaseException) -> None:
+    """It is the agent's fault for the operator, and not the core's."""
+
+    class Failing(ScriptedAgent):
+        async def start(self) -> None:
+            raise error
+
+    async def main() -> None:
+        with pytest.raises(AgentError, match="agent scripted: its start failed: .*no model"):
+            async with running(Failing(echo)):
+                pass
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [ValueError("stuck"), SystemExit("stuck")])
+def test_an_agent_whose_stop_raises(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(ScriptedAgent):
+        async def stop(self) -> None:
+            raise error
+
+    async def main() -> None:
+        async with running(Failing(echo)) as runtime:
+            await (await runtime.send(call(), say())).outcome(True)
+
+    run(main())
+    assert "agent scripted failed to stop" in caplog.text
+    assert "stuck" in caplog.text
 
 
 def test_an_agent_that_raises_later_fails_its_task_without_its_text() -> None:
