@@ -51,7 +51,7 @@ def test_an_agent_whose_start_raises(error: BaseException) -> None:
             raise error
 
     async def main() -> None:
-        with pytest.raises(AgentError, match="agent scripted: its start failed: .*no model"):
+        with pytest.raises(AgentError, match=r"agent scripted: its start failed: .*no model"):
             async with running(Failing(echo)):
                 pass
 
