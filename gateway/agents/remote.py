@@ -8,6 +8,7 @@ breaks nobody knows how much of it was done, so its task becomes FAILED and says
 import asyncio
 import contextlib
 import logging
+import time
 from typing import Any
 
 import grpc
@@ -30,6 +31,9 @@ CONNECT_WAIT = 10.0
 """Seconds that a turn waits for an agent that cannot be reached."""
 CANCEL_WAIT = 1.0
 """The same for a cancel, whose caller waits."""
+LOSS_WAIT = 1.0
+"""Seconds until the channel knows of a loss; longer only where the agent's server itself said that
+it is unavailable."""
 WINDOW_BYTES = 256 * 1024
 LAST_WORDS = 1.0
 """Seconds that Execute has to end once Cancel has returned."""
@@ -189,10 +193,11 @@ class RemoteAgent:
             logger.warning("the agent at %s cannot be reached", self._address)
             await contract.emit_failure(turn, UNREACHABLE)
             return
-        execution = Execution(self._execute(contract.to_execute_request(turn, self._secret_names)))
+        request = contract.to_execute_request(turn, self._secret_names)
+        execution = Execution(self._execute(request))
         self._executions[turn] = execution
         # in a task of its own: a cancelled read would cancel the call, and the agent's last words
-        execution.reading = asyncio.create_task(self._read(execution, turn))
+        execution.reading = asyncio.create_task(self._read(execution, request, turn))
         try:
             await asyncio.shield(execution.reading)
         except asyncio.CancelledError:
@@ -206,18 +211,21 @@ class RemoteAgent:
             if not execution.reading.done():
                 execution.cut()
 
-    async def _read(self, execution: Execution, turn: Turn) -> None:
-        rpc = execution.rpc
+    async def _read(
+        self, execution: Execution, request: agent_pb2.ExecuteRequest, turn: Turn
+    ) -> None:
         is_settled = False
         late: asyncio.TimerHandle | None = None
         try:
-            while (response := await rpc.read()) is not grpc.aio.EOF:
+            response = await self._first(execution, request)
+            while response is not grpc.aio.EOF:
                 event = contract.to_event(response)
                 is_settled = contract.settles(event)
                 # waits while the store is behind; nothing is read meanwhile
                 await turn.emit(event)
                 if late is None and contract.ends(event):
                     late = asyncio.get_running_loop().call_later(LINGER, self._cut, execution, turn)
+                response = await execution.rpc.read()
         except asyncio.CancelledError:
             if not execution.is_cut:
                 raise
@@ -227,7 +235,22 @@ class RemoteAgent:
         finally:
             if late is not None:
                 late.cancel()
-            rpc.cancel()
+            execution.rpc.cancel()
+
+    async def _first(self, execution: Execution, request: agent_pb2.ExecuteRequest) -> Any:
+        """The first response. A call that found no connection after all was not sent: the channel
+        learns late that an agent has gone. It is made again, once there is one."""
+        end = time.monotonic() + self._connect_wait
+        while True:
+            try:
+                return await execution.rpc.read()
+            except grpc.aio.AioRpcError as error:
+                left = end - time.monotonic()
+                if left <= 0 or execution.is_cancelled or not _was_never_sent(error):
+                    raise
+                if not await self._is_connected(left) or execution.is_cut:
+                    raise
+            execution.rpc = self._execute(request)
 
     def _cut(self, execution: Execution, turn: Turn) -> None:
         logger.warning(
@@ -247,6 +270,8 @@ class RemoteAgent:
         if not reason:
             raise RemoteFailureError(f"the agent ended its turn with {code.name}: {details}")
         logger.warning("agent at %s: %s: %s", self._address, reason, details)
+        if reason is LOST:
+            await self._see_the_loss()
         if not is_settled:
             await contract.emit_failure(turn, reason)
 
@@ -280,6 +305,16 @@ class RemoteAgent:
 
     # The connection
 
+    async def _see_the_loss(self) -> None:
+        """Wait until the channel, too, knows that its connection is gone, which it learns a moment
+        after its calls: the next turn must not be sent there."""
+        channel, ready = self._channel, grpc.ChannelConnectivity.READY
+        if channel is None or channel.get_state() is not ready:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOSS_WAIT):
+                await channel.wait_for_state_change(ready)
+
     async def _is_connected(self, wait: float) -> bool:
         channel = self._channel
         if channel is None:
@@ -291,6 +326,12 @@ class RemoteAgent:
         connecting = self._connecting
         await asyncio.wait([connecting], timeout=wait)
         return connecting.done() and not connecting.cancelled() and connecting.exception() is None
+
+
+def _was_never_sent(error: grpc.aio.AioRpcError) -> bool:
+    return error.code() is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith(
+        "failed to connect to all addresses"
+    )
 
 
 def _told_failure(error: grpc.aio.AioRpcError) -> Failure | None:

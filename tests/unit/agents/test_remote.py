@@ -407,6 +407,35 @@ def test_an_agent_that_comes_later() -> None:
     assert run(main()).states == ["COMPLETED"]
 
 
+def test_a_turn_that_finds_no_connection_after_all(tmp_path: Path) -> None:
+    """The channel had not learnt that the agent was gone: nothing was sent, so nothing is lost."""
+
+    async def execute(request: ExecuteRequest, context: Context) -> None:
+        await context.write(status("COMPLETED"))
+
+    async def main() -> RecordingTurn:
+        address = f"unix:{tmp_path}/agent"
+        turn = RecordingTurn("hi")
+        asked = 0
+        async with started(address, start_wait=0.05, connect_wait=60) as agent:
+            is_connected = agent._is_connected
+
+            async def late(wait: float) -> bool:
+                nonlocal asked
+                asked += 1
+                return asked == 1 or await is_connected(wait)
+
+            agent._is_connected = late  # type: ignore[method-assign]
+            running = asyncio.create_task(agent.run(turn))
+            while asked < 2:  # noqa: ASYNC110 - the call has to fail first
+                await asyncio.sleep(0.001)
+            async with serving(execute, address=address):
+                await running
+        return turn
+
+    assert run(main()).states == ["COMPLETED"]
+
+
 def test_an_agent_that_comes_back(tmp_path: Path) -> None:
     async def execute(request: ExecuteRequest, context: Context) -> None:
         await context.write(status("COMPLETED"))
