@@ -56,7 +56,7 @@ async def running(command: Command) -> AsyncIterator[str]:
 
         async def keep() -> None:
             while True:
-                started.append(await _start(arguments, environment))
+                await _start(arguments, environment, started)
                 is_up.set()
                 await started[-1].wait()
 
@@ -80,16 +80,18 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _start(
-    arguments: Sequence[str], environment: Mapping[str, str]
-) -> asyncio.subprocess.Process:
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    started: list[asyncio.subprocess.Process],
+) -> None:
     process = await asyncio.create_subprocess_exec(
         *arguments,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
+    started.append(process)
     assert process.stdout is not None
     async with asyncio.timeout(START_SECONDS):
         line = await process.stdout.readline()
     assert line.startswith(b"serving at"), line
-    return process
