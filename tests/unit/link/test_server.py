@@ -257,7 +257,7 @@ class TestRules:
         run(main())
 
     def test_large_answers_are_made_once_those_before_have_left(self, address: str) -> None:
-        """A thousand small reads do not fill the memory where their answers are not taken; calls
+        """ML02: many small reads do not fill the memory where their answers are not taken; calls
         of other kinds go on, and a read that is given up makes place for the next."""
         begun = 0
 
