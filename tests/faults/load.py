@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 from gateway.errors import Code, FailureError
 from gateway.pb import TaskState
@@ -23,7 +24,8 @@ Loop = Callable[[Caller], Awaitable[None]]
 
 
 class Load:
-    """Client loops over all doors, from `start` to `stop`."""
+    """Client loops over all doors, from `start` to `stop`; what is left is given up at the end
+    of the context, as where the test has failed."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Load:
         self._chance = chance
         self._numbers = count(1)
         self._is_over = False
+        self._is_given_up = False
         self._tasks: list[asyncio.Task[None]] = []
         self.answered = 0
         """Calls that had an answer."""
@@ -70,6 +73,14 @@ class Load:
         """Let what is under way end. A client that waits for a key's answer gets it."""
         self._is_over = True
         await asyncio.gather(*self._tasks)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over = self._is_given_up = True
+        for task in self._tasks:
+            task.cancel()
 
     async def _repeat(self, kind: Loop, door: str) -> None:
         async with Caller(self._addresses, door) as caller:
@@ -119,7 +130,7 @@ class Load:
             try:
                 answer = await caller.send(text, key=key)
             except FailureError as error:
-                if error.failure.row.code not in PASSING:
+                if error.failure.row.code not in PASSING or self._is_given_up:
                     raise
                 self.refused += 1
                 await asyncio.sleep(PATIENCE)
@@ -136,7 +147,7 @@ class Load:
         task_id, number = reading.task_id, reading.number
         while reading.failure is not None:
             self._note_failure(reading.failure, caller, "stream")
-            if not task_id or self._ledger.tasks[task_id].end_state:
+            if not task_id or self._ledger.tasks[task_id].end_state or self._is_given_up:
                 return
             await asyncio.sleep(PATIENCE)
             # a door that shows no numbers gives the task and goes on from there
@@ -224,7 +235,7 @@ class Load:
                 task = await caller.get(task_id)
             except FailureError as error:
                 self._note_failure(error, caller, "state")
-                if error.failure.row.code not in PASSING:
+                if error.failure.row.code not in PASSING or self._is_given_up:
                     return 0
                 await asyncio.sleep(PATIENCE)
                 continue

@@ -2,7 +2,8 @@
 adapters, the agent's process, programs on pipes. Nothing acknowledged is lost, nothing is left
 behind (design: "What has to stay true", 2; SH07, PR01).
 
-The blows come from a seed, which is printed: `FAULTS_SEED=N make faults` draws them again.
+The blows come from a seed, which is printed: `FAULTS_SEED=N make faults` draws them again. The
+short form always has the same.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from typing import Any
 from tests.conftest import run
 from tests.doubles.pigeon import install
 from tests.faults.callers import DOORS, Caller
-from tests.faults.conftest import IS_LONG
+from tests.faults.conftest import IS_LONG, seed
 from tests.faults.ledger import Ledger
 from tests.faults.load import Load
 from tests.faults.test_kills import SAMPLE, back, check
@@ -52,15 +53,13 @@ VICTIMS = {
 def test_nothing_is_lost_and_nothing_is_left(tmp_path: Path) -> None:
     """PR01, SH07: 200 blows in the long form. In the end the gateway stops in order, with code 0,
     and no process, no socket is left of it or of those that were killed."""
-    seed = int(os.environ.get("FAULTS_SEED") or random.randrange(10**6))
-    print(f"FAULTS_SEED={seed}")
     sockets = [tmp_path / "http.sock", tmp_path / "gateway" / "state" / "link" / "core.sock"]
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(install(tmp_path / "package"))]),
         "PYTHONWARNINGS": "ignore",
     }
     with victim(tmp_path / "gateway", _config(sockets[0]), environment=environment) as gateway:
-        chaos = Chaos(gateway, tmp_path, random.Random(seed))
+        chaos = Chaos(gateway, tmp_path, random.Random(seed()))
         run(chaos.run(sockets), BLOWS * 12.0 + 90)
 
 
@@ -99,15 +98,8 @@ class Chaos:
 
     async def run(self, sockets: list[Path]) -> None:
         """The blows, the checks, the end."""
-        self._load.start()
-        slowest = 0.0
-        while self._blows.total() < BLOWS and not self._ledger.complaints:
-            for _ in range(BURST):
-                await asyncio.sleep(self._chance.uniform(0.05, 0.6))
-                await self._blow()
-            slowest = max(slowest, await self._recover())
-        await self._load.stop()
-        await self._recover()
+        with self._load:
+            slowest = await self._beat()
         await check(self._gateway, self._ledger)
         print(
             f"{dict(self._blows)}, {self._load.answered} calls answered, {self._load.refused} "
@@ -121,6 +113,19 @@ class Chaos:
                 self._gateway.server.text(),
             ]
         )
+
+    async def _beat(self) -> float:
+        """The blows under load; the longest that the service was away for, in seconds."""
+        self._load.start()
+        slowest = 0.0
+        while self._blows.total() < BLOWS and not self._ledger.complaints:
+            for _ in range(BURST):
+                await asyncio.sleep(self._chance.uniform(0.05, 0.6))
+                await self._blow()
+            slowest = max(slowest, await self._recover())
+        await self._load.stop()
+        await self._recover()
+        return slowest
 
     async def _blow(self) -> None:
         names, weights = zip(*VICTIMS.items(), strict=True)

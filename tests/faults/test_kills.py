@@ -1,11 +1,11 @@
 """kill -9 at random moments under load: what was acknowledged stays (design: "What has to stay
 true", 2; SH07, PR01, S65, S182).
 
-The moments come from a seed, which is printed: `FAULTS_SEED=N make faults` draws them again.
+The moments come from a seed, which is printed: `FAULTS_SEED=N make faults` draws them again. The
+short form always has the same.
 """
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from gateway.errors import FailureError
 from gateway.pb import TaskState
 from tests.conftest import run
 from tests.faults.callers import DOORS, Caller
-from tests.faults.conftest import IS_LONG
+from tests.faults.conftest import IS_LONG, seed
 from tests.faults.ledger import Ledger
 from tests.faults.load import Load
 from tests.faults.victim import Victim, victim
@@ -33,34 +33,32 @@ CHECKERS = 4
 def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path) -> None:
     """SH07, PR01: core, adapter or both, also while they start; no log with a gap, no task
     without an end, nothing run twice, the service back in time."""
-    seed = int(os.environ.get("FAULTS_SEED") or random.randrange(10**6))
-    print(f"FAULTS_SEED={seed}")
     config = {"logs": {"level": "warning"}}
     with victim(tmp_path / "gateway", config) as gateway:
-        run(_rounds(gateway, tmp_path / "runs", random.Random(seed)), KILLS * 8.0 + 60)
+        run(_rounds(gateway, tmp_path / "runs", random.Random(seed())), KILLS * 8.0 + 60)
 
 
 async def _rounds(gateway: Victim, folder: Path, chance: random.Random) -> None:
     ledger = Ledger()
-    load = Load(gateway.addresses, ledger, folder, chance)
-    load.start()
-    kills = 0
-    slowest = 0.0
-    while kills < KILLS and not ledger.complaints:
-        for _ in range(min(BURST, KILLS - kills)):
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
-            kills += _kill(gateway, chance)
-        slowest = max(slowest, await back(gateway))
-        async with Caller(gateway.addresses, chance.choice(DOORS)) as caller:
-            ids = list(ledger.tasks)
-            await ledger.check_found(caller, chance.sample(ids, min(SAMPLE, len(ids))))
-    await load.stop()
-    await back(gateway)
-    await check(gateway, ledger)
-    print(
-        f"{kills} kills, {load.answered} calls answered, {load.refused} refused, "
-        f"{len(ledger.tasks)} tasks; back within {slowest:.1f} s"
-    )
+    with Load(gateway.addresses, ledger, folder, chance) as load:
+        load.start()
+        kills = 0
+        slowest = 0.0
+        while kills < KILLS and not ledger.complaints:
+            for _ in range(min(BURST, KILLS - kills)):
+                await asyncio.sleep(chance.uniform(0.05, 0.6))
+                kills += _kill(gateway, chance)
+            slowest = max(slowest, await back(gateway))
+            async with Caller(gateway.addresses, chance.choice(DOORS)) as caller:
+                ids = list(ledger.tasks)
+                await ledger.check_found(caller, chance.sample(ids, min(SAMPLE, len(ids))))
+        await load.stop()
+        await back(gateway)
+        await check(gateway, ledger)
+        print(
+            f"{kills} kills, {load.answered} calls answered, {load.refused} refused, "
+            f"{len(ledger.tasks)} tasks; back within {slowest:.1f} s"
+        )
     assert not ledger.complaints, "\n".join(
         [f"{len(ledger.complaints)} complaints", *ledger.complaints[:20], gateway.server.text()]
     )
