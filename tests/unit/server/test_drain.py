@@ -76,8 +76,7 @@ def test_running_calls_finish() -> None:
         core.runtime.working = True
         stream = await subscribe(client)
         sending = asyncio.create_task(client.unary("SendMessage", make_send(), make_call()))
-        core.runtime.entered.clear()
-        await core.runtime.entered.wait()
+        await eventually(lambda: len(core.service.running) == 2)
         stopping = asyncio.create_task(core.stop(20.0))
         await eventually(lambda: core.service.running.is_draining)
         with pytest.raises(FailureError) as caught:
