@@ -90,12 +90,15 @@ class AgentClient {
   async ask(text, { conversation = {}, onText = () => {}, token } = {}) {
     const answer = new Answer(onText);
     const message = { messageId: randomUUID(), role: "ROLE_USER", parts: [{ text }], ...conversation };
-    const listening = token?.onCancellationRequested(() => this.#cancelTask(answer));
+    let cancelling;
+    const listening = token?.onCancellationRequested(() => {
+      cancelling = this.#cancelTask(answer);
+    });
     try {
       await this.stream("SendStreamingMessage", { message }, (event) => answer.take(event), token);
     } catch (error) {
       if (error.code !== CANCELLED || !token?.isCancellationRequested) throw error;
-      answer.state = "TASK_STATE_CANCELED";
+      await cancelling;
     } finally {
       listening?.dispose();
     }
@@ -103,10 +106,13 @@ class AgentClient {
   }
 
   // who does not want the answer any more does not want the work either
-  #cancelTask(answer) {
+  async #cancelTask(answer) {
+    // a call that was given up before its task was known has begun nothing that could be named
+    answer.state = "TASK_STATE_CANCELED";
     if (!answer.taskId) return;
     // it may have ended meanwhile, which is as well
-    this.request("CancelTask", { id: answer.taskId }).catch(() => {});
+    const task = await this.request("CancelTask", { id: answer.taskId }).catch(() => undefined);
+    answer.state = task?.status.state ?? answer.state;
   }
 
   /** Ends the program in order; answers under way get its grace period. */
