@@ -7,11 +7,11 @@ from benchmarks.unary import rate
 SCENARIOS = [
     Scenario(
         "process-isolation",
-        "JSON-RPC SendMessage, 16 connections, memory, isolation: process",
+        "JSON-RPC SendMessage, 16 connections, sqlite, isolation: process",
         "calls/s",
         at_least(0.6),
-        lambda settings: rate(servers.ours("memory", "process"), "http", 16, settings),
+        lambda settings: rate(servers.ours("sqlite", "process"), "http", 16, settings),
         "ours, in the loop",
-        lambda settings: rate(servers.ours("memory"), "http", 16, settings),
+        lambda settings: rate(servers.ours("sqlite"), "http", 16, settings),
     )
 ]
