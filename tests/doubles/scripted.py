@@ -81,3 +81,9 @@ class Gate:
         """The agent's side."""
         self.reached.set()
         await self.opened.wait()
+
+    async def work(self, turn: Turn) -> None:
+        """A script: WORKING, the gate, COMPLETED."""
+        await turn.emit(status(TaskState.TASK_STATE_WORKING))
+        await self.wait()
+        await turn.emit(status(TaskState.TASK_STATE_COMPLETED))

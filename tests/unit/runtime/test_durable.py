@@ -64,13 +64,8 @@ def test_a_task_is_working_until_its_end_is_stored() -> None:
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
         store = FaultyStore(MemoryStore())
-        async with running(ScriptedAgent(work), store) as runtime:
+        async with running(ScriptedAgent(gate.work), store) as runtime:
             sent = await runtime.send(call(), say())
             await sent.outcome(False)
             store.pause()
@@ -266,12 +261,9 @@ def test_running_tasks_are_never_expired() -> None:
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
-        async with running(ScriptedAgent(work), finished_count=0, expire_interval=60) as runtime:
+        async with running(
+            ScriptedAgent(gate.work), finished_count=0, expire_interval=60
+        ) as runtime:
             sent = await runtime.send(call(), say())
             await gate.reached.wait()
             await sent.outcome(False)

@@ -58,12 +58,7 @@ def test_return_immediately_gives_the_task_while_the_agent_works() -> None:
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
-        async with running(ScriptedAgent(work)) as runtime:
+        async with running(ScriptedAgent(gate.work)) as runtime:
             sent = await runtime.send(call(), say())
             task = (await sent.outcome(False)).task
             assert task.status.state == TaskState.TASK_STATE_WORKING
@@ -230,12 +225,7 @@ def test_a_waiting_follow_up_is_refused_when_the_task_ends_first() -> None:
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
-        async with running(ScriptedAgent(work)) as runtime:
+        async with running(ScriptedAgent(gate.work)) as runtime:
             first = await runtime.send(call(), say())
             task = (await first.outcome(False)).task
             second = await runtime.send(call(), say(task_id=task.id, mid="m2"))
@@ -255,12 +245,7 @@ def test_an_acknowledged_follow_up_that_the_end_overtakes(
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
-        async with running(ScriptedAgent(work)) as runtime:
+        async with running(ScriptedAgent(gate.work)) as runtime:
             first = await runtime.send(call(), say())
             task = (await first.outcome(False)).task
             again = say(task_id=task.id, mid="m2")
@@ -284,12 +269,7 @@ def test_an_exclusive_context_takes_one_turn_at_a_time() -> None:
     async def main() -> None:
         gate = Gate()
 
-        async def work(turn: Turn) -> None:
-            await turn.emit(status(TaskState.TASK_STATE_WORKING))
-            await gate.wait()
-            await turn.emit(status(TaskState.TASK_STATE_COMPLETED))
-
-        async with running(ScriptedAgent(work), exclusive=True) as runtime:
+        async with running(ScriptedAgent(gate.work), exclusive=True) as runtime:
             first = await runtime.send(call(), say(context_id="c"))
             with pytest.raises(UnsupportedOperationError, match=r"Task is already working\."):
                 await runtime.send(call(), say(context_id="c"))
